@@ -120,7 +120,6 @@ NO_ZONE: Final = Fault(FaultKind.NOT_SOLD_HERE, FaultReach.PLACE)
 SHORT: Final = Fault(FaultKind.SHORT, FaultReach.PLACE)
 UNHEALTHY: Final = Fault(FaultKind.MACHINE_FAULT, FaultReach.MACHINE)
 JOB_FAULT: Final = Fault(FaultKind.JOB_FAULT, FaultReach.JOB)
-PASSING: Final = Fault(FaultKind.TRANSIENT, FaultReach.NONE)
 OURS: Final = Fault(FaultKind.OURS, FaultReach.NONE)
 STOPPED: Final = Fault(FaultKind.STOPPED, FaultReach.JOB)
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
-from router.ledger.entry import CostItem, LedgerEntryKind, MachineUse, utc
+from router.ledger.entry import CostItem, LedgerEntryKind
 from router.ledger.month import Month
 from tests.support.state_values import HOUR, NOW, entry
 
@@ -52,11 +52,6 @@ def test_a_planned_one_may_be_about_a_gang() -> None:
     assert entry(kind=LedgerEntryKind.PLANNED, attempt="", rank=None, machines=16).machines == 16
 
 
-def test_the_same_moment_in_utc() -> None:
-    assert utc(NOW.astimezone(_THERE)) == NOW
-    assert utc(NOW.astimezone(_THERE)).tzinfo is UTC
-
-
 def test_what_may_be_below_zero() -> None:
     said: dict[str, Any] = {"who": "anna", "reason": "as agreed", "usd": Usd(-5)}
     for kind in (LedgerEntryKind.CREDIT, LedgerEntryKind.TAX, LedgerEntryKind.ADJUSTMENT):
@@ -69,10 +64,6 @@ def test_egress_is_of_no_single_machine() -> None:
     assert one.hours == 0
     assert entry(quantity=Fraction(1, 2), machines=1).hours == Fraction(1, 2)
     assert entry(kind=LedgerEntryKind.PLANNED, quantity=Fraction(1, 2), machines=4).hours == 2
-
-
-def test_all_uses_but_one_are_waste() -> None:
-    assert [use for use in MachineUse if not use.is_waste] == [MachineUse.WORK]
 
 
 @given(st.integers(-(10**18), 10**18), st.lists(st.integers(-(10**9), 2 * 10**10), max_size=5), st.integers(1, 10**10))
