@@ -66,7 +66,7 @@ def charges_of_row(
 
 
 def charge_of_correction(fact: Fact, account: Account, labels: Labels = NO_LABELS) -> Charge:
-    """Return the charge of a fact that corrects closed months (:mod:`router.showback.corrections`).
+    """Return the charge of a fact that corrects closed months (:mod:`router.showback.bill_store`).
 
     The charge stands in the books of an open month, and its time is that of the month that it corrects. ``labels`` are
     its job's.

@@ -7,8 +7,19 @@ import json
 
 import pytest
 
-from router.faults.classify import fault_of_error, fault_of_refusal, fault_rows, is_by_signal, stated_fault
-from router.faults.fault import JOB_FAULT, Fault, FaultAction, FaultKind, FaultReach, describe_fault
+from router.faults.fault import (
+    JOB_FAULT,
+    Fault,
+    FaultAction,
+    FaultKind,
+    FaultReach,
+    describe_fault,
+    fault_of_error,
+    fault_of_refusal,
+    fault_rows,
+    is_by_signal,
+    stated_fault,
+)
 from terraform.errors import (
     ApplyFailedError,
     Diagnostic,

@@ -26,17 +26,12 @@ from router.showback.facts import UNALLOCATED
 from router.showback.reconcile.aggregates import FactAggregate, FactSide
 from router.showback.reconcile.variance import OTHER_CURRENCY, VarianceBridge, VarianceBucket, compute_variances
 from router.showback.report.query import ReportContext
-from router.showback.report.values import CURRENCY, CellKind, CellValue, ReportColumn, ReportSection
+from router.showback.report.values import CellValue, ReportSection
 
 BRIDGE = ReportSection.define(
     "bridge",
     "From planned to invoiced",
-    CURRENCY,
-    ReportColumn("side", "Side", rank=1),
-    ReportColumn("step", "Step", rank=0),
-    ReportColumn("amount", "Amount", CellKind.MONEY, 0),
-    ReportColumn("sum", "Sum", CellKind.MONEY, 0),
-    ReportColumn("why", "Why", rank=4),
+    "currency:0 side step:0 amount:0 sum:0 why:4",
 )
 REASONS: Final = (*(bucket.value for bucket in VarianceBucket if bucket is not VarianceBucket.TIMING), "currency")
 _MOVED: Final = ("price", "quantity", "mix", "waste")
@@ -171,27 +166,12 @@ def _rows(
 DRIVERS = ReportSection.define(
     "drivers",
     "Largest differences from plan",
-    CURRENCY,
-    ReportColumn("number", "No.", CellKind.COUNT, 3),
-    ReportColumn("team", "Team", rank=1),
-    ReportColumn("job", "Job", rank=0),
-    ReportColumn("planned", "Planned", CellKind.MONEY, 1),
-    ReportColumn("spent", "Spent", CellKind.MONEY, 1),
-    ReportColumn("moved", "Other currency", CellKind.MONEY, 4),
-    ReportColumn("difference", "Difference", CellKind.MONEY, 0),
-    ReportColumn("together", "Together", CellKind.MONEY, 2),
-    ReportColumn("whole", "Of all", CellKind.MONEY, 2),
+    "currency:0 number:3 team job:0 planned spent moved:4 difference:0 together:2 whole:2",
 )
 REASONS_OF_DRIVERS = ReportSection.define(
     "driver_reasons",
     "Why they differ",
-    CURRENCY,
-    ReportColumn("number", "No.", CellKind.COUNT, 3),
-    ReportColumn("team", "Team", rank=1),
-    ReportColumn("job", "Job", rank=0),
-    ReportColumn("bucket", "Because of", rank=0),
-    ReportColumn("kind", "Kind", rank=0),
-    ReportColumn("amount", "Amount", CellKind.MONEY, 0),
+    "currency:0 number:3 team job:0 bucket:0 kind:0 amount:0",
 )
 MOST_DRIVERS: Final = 5
 NOT_RUN: Final = "not_run"

@@ -91,13 +91,9 @@ def _normalise_cell(cell: CellValue) -> CellValue:
 
 
 def collect_columns(report: ShowbackReport) -> dict[str, ReportColumn]:
-    """Return all columns that a section can have by name, in their first order, then those of the report's labels.
-
-    One name is of one kind everywhere.
-    """
+    """Return all columns that a section can have by name, in their first order, then those of the report's labels."""
     columns_by_name: dict[str, ReportColumn] = {}
     for columns in (*SECTIONS.values(), *(section.columns for section in report.sections)):
         for column in columns:
-            if columns_by_name.setdefault(column.name, column).kind is not column.kind:
-                raise ValueError(f"{column.name} is of two kinds")
+            columns_by_name.setdefault(column.name, column)
     return columns_by_name

@@ -28,15 +28,14 @@ from statistics import median
 from router.showback.apportion import exact_difference, exact_sum, round_fraction
 from router.showback.report.query import ReportContext
 from router.showback.report.rollup_tables import date_of_day, day_number
-from router.showback.report.values import CURRENCY, CellKind, CellValue, ReportColumn, ReportSection, divide_known
+from router.showback.report.values import CellValue, ReportSection, divide_known
 
 BUCKETS = ("volume", "price", "mix", "other")
 CHANGE = ReportSection.define(
     "change",
     "Change on last month",
-    CURRENCY,
-    ReportColumn("bucket", "Because of", rank=0),
-    ReportColumn("amount", "Change", CellKind.MONEY, 0),
+    "currency:0 bucket:0 amount:0",
+    amount="Change",
 )
 _PLACES = 9
 _WHAT = {
@@ -147,15 +146,7 @@ _WIDE = Context(prec=60)
 ANOMALIES = ReportSection.define(
     "anomalies",
     "Unusual days",
-    ReportColumn("day", "Day", CellKind.DAY, 0),
-    ReportColumn("team", "Team", rank=0),
-    ReportColumn("cloud", "Cloud", rank=1),
-    CURRENCY,
-    ReportColumn("cost", "Cost", CellKind.MONEY, 0),
-    ReportColumn("usual", "Usual", CellKind.MONEY, 0),
-    ReportColumn("above", "Above", CellKind.MONEY, 1),
-    ReportColumn("cause", "Likely", rank=1),
-    ReportColumn("times", "Times usual", CellKind.RATE, 2),
+    "day:0 team:0 cloud currency:0 cost:0 usual:0 above cause times:2",
 )
 
 

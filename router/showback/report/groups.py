@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from typing import Final
 
 from router.files.duckdb_session import sql_list
 from router.ledger.entry import UNUSED_USES, MachineUse
@@ -13,15 +14,15 @@ from router.showback.apportion import subtract_known, sum_known
 from router.showback.facts import UNALLOCATED
 from router.showback.labels import label_name
 from router.showback.report.outcomes import USED
-from router.showback.report.query import GROUP_TITLES, OWNERS, ReportContext
+from router.showback.report.query import GROUPS, OWNERS, ReportContext
 from router.showback.report.rollup_tables import RollupRow, sql_of_label, zero_if_unknown
 from router.showback.report.values import (
-    CURRENCY,
     HIDDEN,
-    CellKind,
     CellValue,
     ReportColumn,
     ReportSection,
+    column_title,
+    define_columns,
     divide_known,
 )
 from router.showback.shared_costs import Group, GroupCost, SharedCosts, SharingMethod, share_costs
@@ -32,39 +33,21 @@ _POT = (
     f"CASE WHEN team IS NOT NULL THEN NULL WHEN use IN {_IDLE} AND job IS NULL THEN 'idle' "
     "WHEN category = 'Usage' THEN 'usage' WHEN category = 'Purchase' THEN 'fees' ELSE lower(category) END"
 )
-AMOUNTS = (
-    CURRENCY,
-    ReportColumn("pot", "Pot", rank=3),
-    ReportColumn("billed", "Billed", CellKind.MONEY, 0),
-    ReportColumn("effective", "Effective", CellKind.MONEY, 0),
-    ReportColumn("share_of_total", "Share", CellKind.SHARE, 1),
-    ReportColumn("planned", "Planned", CellKind.MONEY, 3),
-    ReportColumn("waste", "Waste", CellKind.MONEY, 2),
-    ReportColumn("accelerator_hours", "Acc. hours", CellKind.AMOUNT, 2),
-    ReportColumn("per_accelerator_hour", "Per acc. hour", CellKind.RATE, 3),
-    ReportColumn("shared", "Shared", CellKind.MONEY, 4),
-    ReportColumn("after", "After sharing", CellKind.MONEY, 4),
+_AFTER: Final = "After sharing"
+_AMOUNTS: Final = (
+    "currency:0 pot:3 billed:0 effective:0 share_of_total planned:3 waste:2 accelerator_hours:2 per_accelerator_hour:3 "
+    "shared:4 after:4"
 )
 # A report has those group columns that its query names, and one for each label of jobs that it names.
 BY_GROUP = ReportSection.define(
-    "groups",
-    "By group",
-    *(ReportColumn(name, title, rank=0) for name, title in GROUP_TITLES.items()),
-    *AMOUNTS,
+    "groups", "By group", f"{' '.join(f'{name}:0' for name in GROUPS)} {_AMOUNTS}", after=_AFTER
 )
 SHARED = ReportSection.define(
     "shared",
     "Shared costs",
-    CURRENCY,
-    ReportColumn("pot", "Shared cost", rank=0),
-    ReportColumn("pot_amount", "All of it", CellKind.MONEY, 2),
-    ReportColumn("group", "Goes to", rank=0),
-    ReportColumn("method", "By", rank=1),
-    ReportColumn("ratio", "Ratio", CellKind.SHARE, 2),
-    ReportColumn("amount", "Amount", CellKind.MONEY, 0),
-    ReportColumn("before", "Before", CellKind.MONEY, 1),
-    ReportColumn("after", "After", CellKind.MONEY, 1),
-    ReportColumn("why", "Remark", rank=3),
+    "currency:0 pot:0 pot_amount:2 group:0 method ratio:2 amount:0 before after why:3",
+    pot="Shared cost",
+    why="Remark",
 )
 
 
@@ -93,9 +76,13 @@ def build_groups(context: ReportContext) -> tuple[ReportSection, ReportSection]:
         table += _rows_of_shares(context, currency_rows, shared, currency)
         shares += _shared_rows(shared, currency)
     # Where costs are shared everybody has to see it, however narrow the page.
-    amounts = tuple(_rank_column(column, hidden=query.share is SharingMethod.NONE) for column in AMOUNTS)
-    columns = (*(ReportColumn(name, group_title(name), rank=0) for name in query.by), *amounts)
-    title = f"By {', '.join(_lower_title(name) for name in query.by)}"
+    amounts = tuple(
+        _rank_column(column, hidden=query.share is SharingMethod.NONE)
+        for column in define_columns(_AMOUNTS, after=_AFTER)
+    )
+    columns = (*(ReportColumn(name, column_title(name), rank=0) for name in query.by), *amounts)
+    titles = (column_title(name) for name in query.by)
+    title = f"By {', '.join(each[0].lower() + each[1:] for each in titles)}"
     method = f"Shared, {query.share.value}: " if query.share is not SharingMethod.NONE else "Not shared: "
     note = f"{method}idle machines, and what nobody owns, by kind; with a team it is that team's."
     return (
@@ -120,17 +107,6 @@ def _group_sums(context: ReportContext) -> list[RollupRow]:
         f"SELECT {names}, currency, pot, {sums} FROM spent GROUP BY ALL "
         f"ORDER BY currency, {context.dearest_first}, {order}, pot"
     )
-
-
-def group_title(name: str) -> str:
-    """Return the title of a column of facts, or of a label of jobs."""
-    label = label_name(name)
-    return GROUP_TITLES[name] if label is None else f"Label {label}"
-
-
-def _lower_title(name: str) -> str:
-    label = label_name(name)
-    return GROUP_TITLES[name].lower() if label is None else f"label {label}"
 
 
 def _group_column(name: str) -> str:
@@ -241,23 +217,12 @@ def _change_of_group(row: GroupCost, ratio: Fraction) -> dict[str, CellValue]:
 TEAMS = ReportSection.define(
     "teams",
     "Teams",
-    CURRENCY,
-    ReportColumn("team", "Team", rank=0),
-    ReportColumn("cost", "Cost", CellKind.MONEY, 0),
-    ReportColumn("share_of_total", "Share", CellKind.SHARE, 1),
-    ReportColumn("waste", "Waste", CellKind.MONEY, 1),
-    ReportColumn("last_month", "Last month", CellKind.MONEY, 1),
-    ReportColumn("budget", "Budget", CellKind.MONEY, 2),
-    ReportColumn("budget_used", "Used", CellKind.SHARE, 2),
-    ReportColumn("mark", "Mark", rank=2),
+    "currency:0 team:0 cost:0 share_of_total waste last_month budget:2 budget_used:2 mark:2",
 )
 MONTHS = ReportSection.define(
     "months",
     "Month by month",
-    CURRENCY,
-    ReportColumn("month", "Month", rank=0),
-    ReportColumn("cost", "Cost", CellKind.MONEY, 0),
-    ReportColumn("sealed", "Sealed", CellKind.FLAG, 1),
+    "currency:0 month:0 cost:0 sealed",
 )
 MOST_MONTHS = 12
 

@@ -20,25 +20,24 @@ from router.showback.report.values import divide_known
 from router.showback.shared_costs import Group, SharingMethod
 
 # A report can be grouped by these columns of facts, and by labels of jobs (router.showback.labels).
-GROUP_TITLES = {
-    "team": "Team",
-    "project": "Project",
-    "cost_center": "Cost center",
-    "job": "Job",
-    "plan": "Plan",
-    "attempt": "Attempt",
-    "cloud": "Cloud",
-    "account": "Account",
-    "region": "Region",
-    "instance_type": "Machine type",
-    "market": "Market",
-    "accelerator": "Accelerator",
-    "what": "What",
-    "use": "Use",
-    "category": "Category",
-    "state": "State",
-}
-GROUPS = tuple(GROUP_TITLES)
+GROUPS = (
+    "team",
+    "project",
+    "cost_center",
+    "job",
+    "plan",
+    "attempt",
+    "cloud",
+    "account",
+    "region",
+    "instance_type",
+    "market",
+    "accelerator",
+    "what",
+    "use",
+    "category",
+    "state",
+)
 # The owners among them: where nobody is named the cost is unallocated, not unknown.
 OWNERS = frozenset({"team", "project", "cost_center", "job"})
 

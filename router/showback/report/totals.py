@@ -14,11 +14,8 @@ from router.showback.apportion import subtract_known, sum_known
 from router.showback.report.query import ReportContext
 from router.showback.report.rollup_tables import date_of_day, day_number
 from router.showback.report.values import (
-    CURRENCY,
     SCHEMA_VERSION,
-    CellKind,
     CellValue,
-    ReportColumn,
     ReportSection,
     divide_known,
 )
@@ -118,12 +115,7 @@ def forecast_month_end(booked: Decimal, daily: Sequence[Decimal], now: datetime,
 DAYS = ReportSection.define(
     "days",
     "Day by day",
-    CURRENCY,
-    ReportColumn("day", "Day", CellKind.DAY, 0),
-    ReportColumn("billed", "Billed", CellKind.MONEY, 0),
-    ReportColumn("effective", "Effective", CellKind.MONEY, 0),
-    ReportColumn("hours", "Hours", CellKind.AMOUNT, 1),
-    ReportColumn("sum", "Sum", CellKind.MONEY, 1),
+    "currency:0 day:0 billed:0 effective:0 hours sum",
 )
 
 
@@ -142,26 +134,17 @@ def build_days(context: ReportContext) -> ReportSection:
     return DAYS.fill(table, note)
 
 
-HEAD = ReportSection.define("head", "Showback", ReportColumn("name", "What", rank=0), ReportColumn("value", "", rank=0))
+HEAD = ReportSection.define(
+    "head",
+    "Showback",
+    "name:0 value:0",
+)
 
 TOTALS = ReportSection.define(
     "totals",
     "Totals",
-    CURRENCY,
-    ReportColumn("billed", "Billed", CellKind.MONEY, 0),
-    ReportColumn("effective", "Effective", CellKind.MONEY, 0),
-    ReportColumn("list", "At list price", CellKind.MONEY, 4),
-    ReportColumn("estimated_share", "Estimated", CellKind.SHARE, 1),
-    ReportColumn("running", "Running", CellKind.MONEY, 4),
-    ReportColumn("budget", "Budget", CellKind.MONEY, 2),
-    ReportColumn("budget_used", "Used", CellKind.SHARE, 2),
-    ReportColumn("last_month", "Last month", CellKind.MONEY, 1),
-    ReportColumn("change", "Change", CellKind.MONEY, 1),
-    ReportColumn("forecast_low", "Forecast from", CellKind.MONEY, 3),
-    ReportColumn("forecast", "Forecast", CellKind.MONEY, 3),
-    ReportColumn("forecast_high", "Forecast to", CellKind.MONEY, 3),
-    ReportColumn("facts", "Rows", CellKind.COUNT, 4),
-    ReportColumn("unpriced", "Unpriced rows", CellKind.COUNT, 4),
+    "currency:0 billed:0 effective:0 list:4 estimated_share running:4 budget:2 budget_used:2 last_month change "
+    "forecast_low:3 forecast:3 forecast_high:3 facts:4 unpriced:4",
 )
 
 # Every page that names the cost of a month means this.
