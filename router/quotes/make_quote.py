@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -41,7 +41,7 @@ from router.quotes.explanation import (
     list_single_sizes,
     propose_changes,
 )
-from router.quotes.quote import LEVELS, Leg, Likely, Other, Point, Quote, Refused
+from router.quotes.quote import LEVELS, Leg, Other, Point, Quote, Refused
 from router.quotes.request import MarketInputs, QuoteProblem, QuoteRequest, format_offer, option_keys
 from router.quotes.runner import (
     DeadlineCase,
@@ -154,12 +154,8 @@ class _QuoteBuilder:
 
     def quote(self) -> Quote:
         """Return the complete quote."""
-        problem, ask, market_inputs, steps = (
-            self.problem,
-            self.problem.ask,
-            self.problem.market_inputs,
-            self.problem.steps,
-        )
+        problem, steps = self.problem, self.problem.steps
+        ask, market_inputs = problem.ask, problem.market_inputs
         ways = self._try_choices()
         best, others = self._best_and_changes(ways, {})
         curve = self._search_other_deadlines(best[self.asked_s].stage.venues)
@@ -195,7 +191,7 @@ class _QuoteBuilder:
             confidence=ask.job.confidence,
             spot_share=float((got.spot_ticks / ran).mean()),
             interruptions=float(np.maximum(got.launches - 1, 0).mean()),
-            usd_per_step=_per_step(cost, steps),
+            usd_per_step=None if cost.mean is None else Usd(cost.mean.nanos // steps),
             steps_per_usd=steps / cost.mean.dollars() if cost.mean is not None and cost.mean.nanos else None,
             earliest=problem.after(self.earliest_h),
             earliest_usd=to_usd(self.best.whole_usd(steps)),
@@ -234,20 +230,14 @@ class _QuoteBuilder:
         there = way.simulations[self.asked_s]
         return to_usd(there.cost[0]), to_usd(mean_error(there.usd))
 
-    @property
-    def _all_cases(self) -> list[DeadlineCase]:
-        """The cases on the clock of the requested deadline: that deadline, and those about an hour away.
-
-        An hour is worth little, so all are compared in the same scenarios, with as many draws.
-        """
-        return [DeadlineCase(ticks, DRAWS) for ticks in (self.ticks, *self.hour_ticks)]
-
     def _try_choices(self) -> _ChoicesByKeys:
         """Simulate choices of options for the requested deadline, the plan's one place always."""
         planned = self.problem.planned_option()
         place = () if planned is None else self.problem.planned_menu(planned)
         menus = [*self._list_menus(), *([place] if place else [])]
-        ways = self._simulate_promising(menus, self._all_cases, place)
+        # An hour is worth little, so deadlines about one away are compared in the same scenarios, with as many draws.
+        cases = [DeadlineCase(ticks, DRAWS) for ticks in (self.ticks, *self.hour_ticks)]
+        ways = self._simulate_promising(menus, cases, place)
         self._add_first_choices(ways)
         return ways
 
@@ -297,7 +287,9 @@ class _QuoteBuilder:
         """
         steps = self.problem.steps
         choices: _ChoicesByKeys = {}
-        for venues in _distinct_menus(sorted(menus, key=lambda menu: min(v.whole_usd(steps) for v in menu))):
+        ordered = sorted(menus, key=lambda menu: min(v.whole_usd(steps) for v in menu))
+        # Told apart by keys: candidates are large to hash.
+        for venues in {option_keys(venues): venues for venues in ordered}.values():
             bar = min((way.simulations[self.asked_s].cost[0] for way in choices.values()), default=math.inf)
             if not choices or venues == always or min(v.whole_usd(steps) for v in venues) < _WORTH_A_TRY * bar:
                 choices[option_keys(venues)] = self._simulate_choice(venues, cases)
@@ -410,15 +402,6 @@ class _ChoiceResults:
 
 
 _ChoicesByKeys = dict[tuple[str, ...], _ChoiceResults]  # by the keys of the options
-
-
-def _distinct_menus(menus: Iterable[tuple[QuoteOption, ...]]) -> list[tuple[QuoteOption, ...]]:
-    """Return each choice of options once, told apart by keys: candidates are large to hash."""
-    return list({option_keys(venues): venues for venues in menus}.values())
-
-
-def _per_step(cost: Likely, steps: int) -> Usd | None:
-    return None if cost.mean is None else Usd(cost.mean.nanos // steps)
 
 
 def _typical_run(stage: ScenarioRunner, got: ScenarioOutcomes, start: datetime) -> tuple[Leg, ...]:

@@ -315,12 +315,8 @@ def _missing_ranges(seq: int, numbers: Sequence[int]) -> Iterator[tuple[int, int
 
 def _remaining_gaps(gaps: Iterable[tuple[int, int]], filled: set[int]) -> Iterator[tuple[int, int]]:
     for first, last in gaps:
-        missing = [number for number in range(first, last + 1) if number not in filled]
-        begin = 0
-        for place, number in enumerate(missing):
-            if place + 1 == len(missing) or missing[place + 1] != number + 1:
-                yield missing[begin], number
-                begin = place + 1
+        present = [number for number in range(first, last + 1) if number in filled]
+        yield from _missing_ranges(first - 1, [*present, last + 1])
 
 
 def _merge_similar(folder: Path, manifest: ExtractManifest) -> ExtractManifest:
