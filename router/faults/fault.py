@@ -85,8 +85,6 @@ class FaultReach(StrEnum):
 
 
 class FaultAction(StrEnum):
-    """The action that follows from a fault."""
-
     ELSEWHERE = "elsewhere"
     ELSEWHERE_OTHER_CLOUD = "elsewhere_other_cloud"
     RETRY_SAME = "retry_same"

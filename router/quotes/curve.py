@@ -142,7 +142,6 @@ class DeadlineFigure:
 
     @property
     def is_exact(self) -> bool:
-        """Return whether the deadline was simulated itself."""
         return self.before.deadline == self.deadline
 
 

@@ -54,7 +54,6 @@ class QuoteChange:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The keys of the options."""
         return option_keys(self.menu)
 
 

@@ -153,7 +153,6 @@ class _QuoteBuilder:
         problem.horizon_s = max(longest_s, self.clock.ticks * clock.tick_s)
 
     def quote(self) -> Quote:
-        """Return the complete quote."""
         problem, steps = self.problem, self.problem.steps
         ask, market_inputs = problem.ask, problem.market_inputs
         ways = self._try_choices()

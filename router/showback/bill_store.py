@@ -174,7 +174,6 @@ T = TypeVar("T")
 
 
 def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of the file's contents, in hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -245,7 +244,6 @@ class BillStore:
         return paths
 
     def path(self, standing: BillStanding) -> Path:
-        """Return the path of the bill's rows."""
         return self.folder / _PARQUET / standing.bill.file
 
     def find(self, identity: str) -> BillStanding:
@@ -394,7 +392,6 @@ class CorrectionStore:
         return tuple(sorted(own, key=lambda correction: correction.number))
 
     def path(self, correction: Correction) -> Path:
-        """Return the path of the correction's facts."""
         return self._folder / correction.file
 
     def whole(self, correction: Correction) -> bool:
@@ -415,7 +412,6 @@ class CorrectionStore:
 
 
 def correction_id(number: int, state: str) -> str:
-    """Return the id of the correction with that number."""
     return f"correction-{state}-{number:06}"
 
 

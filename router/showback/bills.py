@@ -133,8 +133,6 @@ class DuplicateRule(_Decision):
 
 
 class BillDecisionKind(StrEnum):
-    """The kinds of decisions about a bill."""
-
     RESTORE = "restore"
     REMOVE = "remove"
 
@@ -167,7 +165,6 @@ class BillStanding:
 
     @property
     def stands(self) -> bool:
-        """True if the bill counts."""
         return self.replaced_by is None and self.removed is None
 
 

@@ -33,8 +33,6 @@ UNALLOCATED: Final = "__unallocated__"  # where a team, project or job is not kn
 
 
 class FactSource(StrEnum):
-    """The origin of a fact."""
-
     PLANNED = "planned"  # a line of an accepted plan: not money spent
     METERED = "metered"  # machines, disks and copies that ran, at our prices
     ADDED = "added"  # a fee, credit, tax or adjustment that a person wrote

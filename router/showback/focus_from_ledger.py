@@ -84,7 +84,6 @@ class UnpricedEntries:
     quantities: dict[tuple[CostItem, str], Fraction] = field(default_factory=dict)
 
     def add(self, entry: LedgerEntry) -> None:
-        """Count one entry."""
         key = (entry.what, entry.unit)
         self.entries[key] = self.entries.get(key, 0) + 1
         self.quantities[key] = self.quantities.get(key, Fraction(0)) + entry.quantity

@@ -76,7 +76,6 @@ class ExtractManifest:
     gaps: tuple[tuple[int, int], ...] = ()
 
     def of_months(self, months: Iterable[str]) -> tuple[ExtractPart, ...]:
-        """Return the parts of these months."""
         chosen = set(months)
         return tuple(part for part in self.parts if part.month in chosen)
 
@@ -143,7 +142,6 @@ def write_part(folder: Path, facts: pa.Table, month: str) -> ExtractPart:
 
 
 def merge_parts(folder: Path, parts: tuple[ExtractPart, ...]) -> ExtractPart:
-    """Merge several parts of one month into one."""
     ordered = sorted(parts, key=lambda part: part.first)
     merged = _new_part(ordered[0].month, ordered[0].first, max(p.last for p in ordered), sum(p.rows for p in ordered))
     paths = {kind: [part.path(folder, kind) for part in ordered] for kind in _KINDS}

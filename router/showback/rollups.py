@@ -94,7 +94,6 @@ def _key(name: str) -> str:
 
 
 def sums_again_sql(sums: str) -> str:
-    """Return the SQL of sums of sums."""
     names = (*AMOUNTS, *(compared_column(name) for name in _COMPARED))
     amounts = ", ".join(f"sum({name}) AS {name}" for name in names)
     return (
@@ -161,7 +160,6 @@ SELECT day::INTEGER AS day, {words}, {", ".join(_day_sum(name) for name in _DAY_
 
 
 def days_again_sql(days: str) -> str:
-    """Return the SQL of sums of days."""
     amounts = ", ".join(
         f"sum({name})::BIGINT AS {name}" if name == "count" else f"sum({name}) AS {name}" for name in _DAY_AMOUNTS
     )

@@ -25,8 +25,6 @@ from router.showback.focus.texts import Json
 
 
 class FocusColumnKind(StrEnum):
-    """The kind of value that a column holds."""
-
     TEXT = "text"
     WORD = "word"  # one of ``words``
     UNIT = "unit"

@@ -64,7 +64,6 @@ class Batch:
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
         return len(next(iter(self.columns.values()))) if self.columns else 0
 
 

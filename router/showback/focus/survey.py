@@ -115,7 +115,6 @@ class FocusCheck:
 
     @property
     def total(self) -> int:
-        """The number of all findings."""
         return sum(self.counts.values())
 
 

@@ -28,7 +28,6 @@ from router.showback.focus.texts import NUMBER, join_key_values, read_json
 
 
 def arrow_type(column: FocusColumn) -> pa.DataType:
-    """Return the type of one column."""
     if column.kind is FocusColumnKind.DECIMAL:
         return MONEY if column.name.endswith(("Cost", "Price")) else AMOUNT
     return MOMENT if column.kind is FocusColumnKind.MOMENT else pa.string()

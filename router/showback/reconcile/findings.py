@@ -18,8 +18,6 @@ _MONEY_ALONE: Final = frozenset({"Credit", "Tax", "Adjustment"})
 
 
 class FindingKind(StrEnum):
-    """The kind of a finding."""
-
     PLAN = "plan"
     """More or less was spent than planned; other findings report what was neither planned nor metered."""
     PRICE = "bill-price"

@@ -217,7 +217,6 @@ def report_schema() -> dict[str, Any]:
 
 
 def report_schema_text() -> str:
-    """Return the schema as it lies in ``docs/schema``."""
     return json.dumps(report_schema(), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -37,7 +37,6 @@ class RollupTables:
         self._shared: frozenset[str] = frozenset()
 
     def ask(self, sql: str) -> list[RollupRow]:
-        """Return the rows of a query by name."""
         return rows_of(self._connection.sql(sql))
 
     @property
@@ -47,7 +46,6 @@ class RollupTables:
 
     @property
     def job_digests(self) -> frozenset[str]:
-        """The digests of the jobs in ``sums``."""
         rows = self.ask("SELECT DISTINCT job_digest FROM sums WHERE job_digest IS NOT NULL")
         return frozenset(row["job_digest"] for row in rows)
 

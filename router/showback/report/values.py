@@ -54,7 +54,6 @@ class ReportColumn:
 
     @property
     def is_number(self) -> bool:
-        """Return whether its values are numbers."""
         return self.kind in NUMBERS
 
 
@@ -219,7 +218,6 @@ class ShowbackReport:
 
     @property
     def made_at(self) -> datetime:
-        """The moment at which the report was made."""
         return datetime.fromisoformat(self.head["made_at"])
 
 
