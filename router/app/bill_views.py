@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from pricing.problems import InvalidInputError
 from router.ledger.budget import Budget, budgets_in_force, budgets_set_by
 from router.ledger.month import Month
-from router.showback.bill_store import BillStore
+from router.showback.bill_store import BillStore, Correction, CorrectionStore, find_damaged_correction
 from router.showback.bills import BillStanding
-from router.showback.corrections import Correction, CorrectionStore, find_damaged_correction
 
 if TYPE_CHECKING:
     from router.state.periods import PeriodClosing

@@ -18,8 +18,8 @@ from router.jobs.limits import Limits
 from router.ledger.budget import Budget, BudgetStatus, Scope, budgets_in_force, spent_of
 from router.ledger.entry import CURRENCY
 from router.ledger.month import Month
-from router.showback.report.forecast import fill_days, forecast_month_end, query_daily_costs
 from router.showback.report.query import BudgetUse, ReportContext, ReportInputs, ReportQuery
+from router.showback.report.totals import fill_days, forecast_month_end, query_daily_costs
 
 if TYPE_CHECKING:
     from router.state.records import NodeRecord
@@ -93,7 +93,7 @@ def _statuses_with_spent(
         shared = setting.rollups.shared_projects | {each for team, each in running or () if not query.admits(team)}
         own = {project for _, project in spent} - shared
         budgets = tuple(each for each in budgets if _is_theirs(each, query.teams, own))
-    daily, today = query_daily_costs(setting, CURRENCY)
+    daily, today = query_daily_costs(setting)
     return [_standing(budget, setting, spent, running, daily, today) for budget in budgets]
 
 

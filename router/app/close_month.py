@@ -17,9 +17,8 @@ from router.app.budgets import budget_figures
 from router.app.reconcile import open_matched_books, rollup_matched
 from router.files.duckdb_session import rows_of
 from router.ledger.month import Month
-from router.showback.bill_store import BillStore
+from router.showback.bill_store import BillStore, Correction, CorrectionStore, correction_id
 from router.showback.bills import BillDecisionKind
-from router.showback.corrections import Correction, CorrectionStore, correction_id
 from router.showback.facts import COLUMNS, FactSource
 from router.showback.focus.texts import decimal_text
 from router.showback.report.query import ReportContext, ReportInputs, ReportQuery

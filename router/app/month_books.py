@@ -20,6 +20,7 @@ from router.showback.bill_store import BillStore
 from router.showback.facts import COLUMNS, FactSource
 from router.showback.focus.words import CATEGORY_OF_ENTRY
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
+from router.showback.report.groups import MOST_MONTHS
 from router.showback.report.query import MonthCost, ReportQuery
 from router.showback.report.rollup_tables import (
     RollupTables,
@@ -31,7 +32,6 @@ from router.showback.report.rollup_tables import (
     rollups_of_summed,
     sql_of_teams,
 )
-from router.showback.report.teams import MOST_MONTHS
 
 if TYPE_CHECKING:
     import duckdb

@@ -22,12 +22,11 @@ from router.files.duckdb_session import connect, parquet_relation, rows_of
 from router.ledger.entry import CostBasis
 from router.ledger.month import Month
 from router.showback.bills import ImportedBill
-from router.showback.facts import COLUMNS, MONEY
+from router.showback.facts import COLUMNS, MONEY, MONEY_SQL
 from router.showback.facts_from_focus import facts_of_charges
-from router.showback.focus.versions import NEWEST_NAMES
+from router.showback.focus.columns import NEWEST_NAMES
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
 from router.showback.reconcile.aggregates import FactAggregate, aggregate_facts
-from router.showback.reconcile.exact import MONEY_SQL
 from router.showback.reconcile.matching import reconcile
 from router.showback.reconcile.outcome import MatchOutcome, read_outcome
 from router.showback.report.rollup_tables import (

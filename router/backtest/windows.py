@@ -94,7 +94,6 @@ class WindowLayout:
 
     @property
     def scored(self) -> range:
-        """The blocks that are scored."""
         return range(min(1, self.blocks - 1), self.blocks)
 
     def starts(self, site: BacktestSite, task: Task, block: int) -> Ints:

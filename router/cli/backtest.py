@@ -242,8 +242,7 @@ def backtest(
     Policies learn only from data recorded before a window begins; see docs/backtest.md.
     """
     from router.app.backtest import GB_PER_GIB, cells_of, run_backtest
-    from router.backtest.scores import pool_windows, score_policies
-    from router.backtest.timeline import follow_window, pick_widest_window
+    from router.backtest.scores import follow_window, pick_widest_window, pool_windows, score_policies
     from router.backtest.windows import CheckpointMove, WindowLayout
     from router.jobs.quantities import parse_gib_per_s
 

@@ -227,7 +227,7 @@ def duplicates(
         record = {
             "shared": [
                 {
-                    "bills": [each.first.id, each.second.id],
+                    "bills": [each.earlier.id, each.later.id],
                     "rows": each.rows,
                     "billed": {currency: str(amount) for currency, amount in each.billed.items()},
                 }
@@ -238,7 +238,7 @@ def duplicates(
         console.out(console.as_document(record))
         return
     for each in shared:
-        console.out(f"{each.second.id} has {describe_shared(each)}")
+        console.out(f"{each.later.id} has {describe_shared(each)}")
     for rule in bills.rules():
         console.out(f"{rule.issuer!r}: {'accepted' if rule.allowed else 'refused'} since {rule.at}: {rule.reason}")
     if not shared:

@@ -33,8 +33,8 @@ from router.prices.data_folders import bills_folder, extract_folder
 
 if TYPE_CHECKING:
     from router.render.bills_reconcile_text import ReconcileView
-    from router.showback.reconcile.currencies import ExchangeRate
     from router.showback.reconcile.findings import ReconcileTolerance
+    from router.showback.reconcile.outcome import ExchangeRate
 
 _RATE = re.compile(r"([A-Z]{3})=([0-9]+(?:\.[0-9]+)?)@(\d{4}-\d{2}-\d{2})(?: (.+))?")
 
@@ -107,8 +107,8 @@ def reconcile(
 def _build_view(query: object, result: object, tolerance: ReconcileTolerance) -> ReconcileView:
     from router.app.reconcile import MonthReconciliation
     from router.render.bills_reconcile_text import ReconcileQuery, ReconcileView
-    from router.showback.reconcile.currencies import convert_comparisons, convert_currencies
     from router.showback.reconcile.findings import collect_findings
+    from router.showback.reconcile.outcome import convert_comparisons, convert_currencies
     from router.showback.reconcile.variance import compute_variances
 
     assert isinstance(query, ReconcileQuery)
@@ -155,7 +155,7 @@ def _number(option: str, text: str) -> Decimal:
 
 
 def _rate(text: str) -> tuple[str, ExchangeRate]:
-    from router.showback.reconcile.currencies import ExchangeRate
+    from router.showback.reconcile.outcome import ExchangeRate
 
     found = _RATE.fullmatch(text.strip())
     try:

@@ -37,7 +37,7 @@ _TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "plan": ("router.planning.document.plan_schema", "plan_schema_text"),
     "quote": ("router.quotes.quote_json", "quote_schema_text"),
     "estimate": ("router.planning.estimate.estimate_json", "estimate_schema_text"),
-    "report": ("router.showback.report.export_json", "report_schema_text"),
+    "report": ("router.showback.report.export", "report_schema_text"),
     "openapi": ("router.console.app", "openapi_text"),
 }
 

@@ -197,14 +197,12 @@ def _report_of_ledger(query: ReportQuery, archives: list[Path], settings_files: 
 
 
 def _write(report: ShowbackReport, output: ShowbackFormat, out: Path | None, now: datetime) -> None:
-    from router.showback.report import export_tables
+    from router.showback.report.export import report_to_parquet, report_to_workbook
 
     if output in _TO_FILES and out is not None:
         write_output_file(
             out,
-            export_tables.report_to_workbook(report, now)
-            if output == "xlsx"
-            else export_tables.report_to_parquet(report),
+            report_to_workbook(report, now) if output == "xlsx" else report_to_parquet(report),
         )
     else:
         console.write(_text(report, output, console.screen(file=out)), out)
@@ -212,11 +210,11 @@ def _write(report: ShowbackReport, output: ShowbackFormat, out: Path | None, now
 
 def _text(report: ShowbackReport, output: ShowbackFormat, screen: Screen) -> str:
     if output == "json":
-        from router.showback.report.export_json import report_to_json
+        from router.showback.report.export import report_to_json
 
         return report_to_json(report)
     if output == "csv":
-        from router.showback.report.export_tables import report_to_csv
+        from router.showback.report.export import report_to_csv
 
         return report_to_csv(report)
     if output == "html":

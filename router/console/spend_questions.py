@@ -24,8 +24,7 @@ from router.console.site import ConsoleSite
 from router.ledger.entry import CostBasis
 from router.ledger.month import Month
 from router.render.spend_links import SpendLinks
-from router.showback.report.export_json import report_to_json
-from router.showback.report.export_tables import report_to_csv, report_to_workbook
+from router.showback.report.export import report_to_csv, report_to_json, report_to_workbook
 from router.showback.report.values import ShowbackReport
 from router.showback.shared_costs import SharingMethod
 from router.state.errors import StateError

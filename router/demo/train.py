@@ -48,8 +48,6 @@ _LONGEST_LINE, _LONGEST_BODY, _GREETING = 2**16, 2**28, 5.0
 
 
 class TrainingError(Exception):
-    """The training cannot continue."""
-
     code = 1
 
 
@@ -75,7 +73,6 @@ class StopSignal:
 
 
 def print_line(line: str) -> None:
-    """Write a line of output at once."""
     os.write(1, f"{line}\n".encode())
 
 
@@ -150,7 +147,6 @@ class Progress:
             return cls(**json.loads(str(arrays["state"])), weights=arrays["weights"], speed=arrays["speed"])
 
     def after(self, gradient: Array) -> Progress:
-        """Return the state after one step of gradient descent."""
         speed = MOMENTUM * self.speed - RATE * gradient
         return replace(self, step=self.step + 1, weights=self.weights + speed, speed=speed)
 
@@ -252,11 +248,9 @@ class Link:
         self.socket, self._stream = connection, connection.makefile("rb")
 
     def send(self, head: Mapping[str, Any], body: bytes = b"") -> None:
-        """Send one message."""
         self.socket.sendall(json.dumps({**head, "bytes": len(body)}).encode() + b"\n" + body)
 
     def receive(self) -> tuple[dict[str, Any], bytes]:
-        """Return the next message."""
         try:
             head = json.loads(self._stream.readline(_LONGEST_LINE) or "{}")
             body = self._stream.read(count := min(head.pop("bytes"), _LONGEST_BODY))
@@ -392,7 +386,6 @@ def train(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def main() -> int:
-    """Run the program."""
     parser = argparse.ArgumentParser(description="Train a small character model; see the head of this file.")
     parser.add_argument(
         "--steps", type=int, default=600, help="train this many steps in all, with those of earlier attempts"

@@ -60,7 +60,6 @@ class Budget:
         return f"{self.scope.value} {self.name}".strip()
 
     def counts(self, team: str, project: str | None) -> bool:
-        """Return whether money of this team and project counts."""
         return self.scope is Scope.ALL or self.name == (team if self.scope is Scope.TEAM else project)
 
 
@@ -100,7 +99,6 @@ class BudgetStatus:
 
     @property
     def is_over(self) -> bool:
-        """Return whether more is spent than the budget."""
         return self.used > self.usd
 
     @property

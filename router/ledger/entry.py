@@ -39,8 +39,6 @@ class LedgerEntryKind(StrEnum):
 
 
 class CostItem(StrEnum):
-    """The thing that was paid for."""
-
     MACHINE = "machine"
     DISK = "disk"
     EGRESS = "egress"
@@ -164,7 +162,6 @@ class LedgerEntry:
 
 
 def utc(moment: datetime) -> datetime:
-    """Return the same moment in UTC."""
     return moment.astimezone(UTC)
 
 

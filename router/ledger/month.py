@@ -29,7 +29,6 @@ class Month:
 
     @classmethod
     def of(cls, moment: datetime) -> Self:
-        """Return the month in which the moment falls."""
         there = moment.astimezone(UTC)
         return cls(there.year, there.month)
 
@@ -38,15 +37,12 @@ class Month:
 
     @property
     def next(self) -> Month:
-        """Return the month after it."""
         return Month(self.year + self.month // _MONTHS, self.month % _MONTHS + 1)
 
     @property
     def begins(self) -> datetime:
-        """Return its first moment."""
         return datetime(self.year, self.month, 1, tzinfo=UTC)
 
     @property
     def ends(self) -> datetime:
-        """Return the first moment after it."""
         return self.next.begins

@@ -94,7 +94,6 @@ def _reaches(stage: ScenarioRunner, max_steps: int, dollars: float) -> tuple[Rea
 def _simulate_steps(
     stage: ScenarioRunner, step_counts: set[int], dollars: float, results: dict[int, tuple[float, float]]
 ) -> None:
-    """Simulate these numbers of steps and add what came of them to ``results``."""
     new = sorted({n for n in step_counts if n > 0} - results.keys())
     if not new:
         return

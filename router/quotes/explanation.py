@@ -54,7 +54,6 @@ class QuoteChange:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The keys of the options."""
         return option_keys(self.menu)
 
 
@@ -226,7 +225,10 @@ def find_learned(problem: QuoteProblem) -> QuoteLearned | None:
     learned = experience.job(problem.job, book)
     known = [(row, _steps_per_hour(problem, learned, row)) for row in experience.speeds if row.job == problem.job.name]
     speeds = [(row, _speed(problem, row, steps)) for row, steps in known if steps is not None]
-    counted = [(offer, machine, _rows_of(experience, offer)) for offer, machine in _offers(problem)]
+    counted = [
+        (offer, machine, tuple(row for row in experience.pools if row.concerns(offer)))
+        for offer, machine in _offers(problem)
+    ]
     rates = [_rate(problem, offer, machine, found) for offer, machine, found in counted if found]
     if not speeds and not rates:
         return None
@@ -282,16 +284,11 @@ def _rate_factor(problem: QuoteProblem, offer: Offer, machine: Machine) -> float
 
 
 def _pools_of(problem: QuoteProblem) -> Iterator[PoolExperience]:
-    """Yield the records of pools whose accelerators the job may use."""
     book, wanted = problem.market_inputs.book, {option.accelerator for option in problem.job.gang.options}
     for row in problem.market_inputs.finder.experience.pools:
         machine = book.machine(row.cloud, row.instance_type)
         if machine is not None and machine.accelerator in wanted:
             yield row
-
-
-def _rows_of(experience: Experience, offer: Offer) -> tuple[PoolExperience, ...]:
-    return tuple(row for row in experience.pools if row.concerns(offer))
 
 
 def _offers(problem: QuoteProblem) -> Iterator[tuple[Offer, Machine]]:

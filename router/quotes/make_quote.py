@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -41,7 +41,7 @@ from router.quotes.explanation import (
     list_single_sizes,
     propose_changes,
 )
-from router.quotes.quote import LEVELS, Leg, Likely, Other, Point, Quote, Refused
+from router.quotes.quote import LEVELS, Leg, Other, Point, Quote, Refused
 from router.quotes.request import MarketInputs, QuoteProblem, QuoteRequest, format_offer, option_keys
 from router.quotes.runner import (
     DeadlineCase,
@@ -128,8 +128,6 @@ def _expected_h(option: QuoteOption, steps: int) -> float:
 
 
 class _QuoteBuilder:
-    """The working state of one quote."""
-
     def __init__(self, problem: QuoteProblem) -> None:
         self.problem, self.start = problem, problem.start
         steps, hours = problem.steps, problem.window_h
@@ -155,13 +153,8 @@ class _QuoteBuilder:
         problem.horizon_s = max(longest_s, self.clock.ticks * clock.tick_s)
 
     def quote(self) -> Quote:
-        """Return the complete quote."""
-        problem, ask, market_inputs, steps = (
-            self.problem,
-            self.problem.ask,
-            self.problem.market_inputs,
-            self.problem.steps,
-        )
+        problem, steps = self.problem, self.problem.steps
+        ask, market_inputs = problem.ask, problem.market_inputs
         ways = self._try_choices()
         best, others = self._best_and_changes(ways, {})
         curve = self._search_other_deadlines(best[self.asked_s].stage.venues)
@@ -197,7 +190,7 @@ class _QuoteBuilder:
             confidence=ask.job.confidence,
             spot_share=float((got.spot_ticks / ran).mean()),
             interruptions=float(np.maximum(got.launches - 1, 0).mean()),
-            usd_per_step=_per_step(cost, steps),
+            usd_per_step=None if cost.mean is None else Usd(cost.mean.nanos // steps),
             steps_per_usd=steps / cost.mean.dollars() if cost.mean is not None and cost.mean.nanos else None,
             earliest=problem.after(self.earliest_h),
             earliest_usd=to_usd(self.best.whole_usd(steps)),
@@ -236,20 +229,14 @@ class _QuoteBuilder:
         there = way.simulations[self.asked_s]
         return to_usd(there.cost[0]), to_usd(mean_error(there.usd))
 
-    @property
-    def _all_cases(self) -> list[DeadlineCase]:
-        """The cases on the clock of the requested deadline: that deadline, and those about an hour away.
-
-        An hour is worth little, so all are compared in the same scenarios, with as many draws.
-        """
-        return [DeadlineCase(ticks, DRAWS) for ticks in (self.ticks, *self.hour_ticks)]
-
     def _try_choices(self) -> _ChoicesByKeys:
         """Simulate choices of options for the requested deadline, the plan's one place always."""
         planned = self.problem.planned_option()
         place = () if planned is None else self.problem.planned_menu(planned)
         menus = [*self._list_menus(), *([place] if place else [])]
-        ways = self._simulate_promising(menus, self._all_cases, place)
+        # An hour is worth little, so deadlines about one away are compared in the same scenarios, with as many draws.
+        cases = [DeadlineCase(ticks, DRAWS) for ticks in (self.ticks, *self.hour_ticks)]
+        ways = self._simulate_promising(menus, cases, place)
         self._add_first_choices(ways)
         return ways
 
@@ -273,7 +260,6 @@ class _QuoteBuilder:
             ways[key] = self._simulate_choice(menus[key], [DeadlineCase(self.ticks, _TRIED)])
 
     def _first_choice(self, hours: float) -> tuple[QuoteOption, ...]:
-        """Return the options that would be tried first with this many hours."""
         problem = self.problem
         alone = list_single_sizes(problem, problem.menu(problem.venues, problem.steps, hours), hours)
         return alone[0][1] if alone else ()
@@ -300,14 +286,15 @@ class _QuoteBuilder:
         """
         steps = self.problem.steps
         choices: _ChoicesByKeys = {}
-        for venues in _distinct_menus(sorted(menus, key=lambda menu: min(v.whole_usd(steps) for v in menu))):
+        ordered = sorted(menus, key=lambda menu: min(v.whole_usd(steps) for v in menu))
+        # Told apart by keys: candidates are large to hash.
+        for venues in {option_keys(venues): venues for venues in ordered}.values():
             bar = min((way.simulations[self.asked_s].cost[0] for way in choices.values()), default=math.inf)
             if not choices or venues == always or min(v.whole_usd(steps) for v in venues) < _WORTH_A_TRY * bar:
                 choices[option_keys(venues)] = self._simulate_choice(venues, cases)
         return choices
 
     def _simulate_choice(self, venues: tuple[QuoteOption, ...], cases: Sequence[DeadlineCase]) -> _ChoiceResults:
-        """Simulate these options on the clock of the requested deadline."""
         way = _ChoiceResults(self.problem.stage(venues, self.clock, DRAWS, seed=1), self.problem.levels(venues))
         way.play(cases)
         return way
@@ -373,7 +360,6 @@ class _QuoteBuilder:
     def _simulated_deadlines(
         self, ways: _ChoicesByKeys, sooner: Mapping[int, list[SimulatedDeadline]]
     ) -> dict[int, list[SimulatedDeadline]]:
-        """Return all simulations by deadline: ``sooner``, and those on the clock of the request."""
         merged = {seconds: [*simulations] for seconds, simulations in sooner.items()}
         for way in ways.values():
             for seconds, s in way.simulations.items():
@@ -397,8 +383,6 @@ class _QuoteBuilder:
 
 
 class _ChoiceResults:
-    """A choice of options and its simulations, by seconds to the deadline."""
-
     def __init__(self, stage: ScenarioRunner, levels: QuoteLevels) -> None:
         self.stage, self.levels = stage, levels
         self.simulations: dict[int, SimulatedDeadline] = {}
@@ -419,17 +403,7 @@ class _ChoiceResults:
 _ChoicesByKeys = dict[tuple[str, ...], _ChoiceResults]  # by the keys of the options
 
 
-def _distinct_menus(menus: Iterable[tuple[QuoteOption, ...]]) -> list[tuple[QuoteOption, ...]]:
-    """Return each choice of options once, told apart by keys: candidates are large to hash."""
-    return list({option_keys(venues): venues for venues in menus}.values())
-
-
-def _per_step(cost: Likely, steps: int) -> Usd | None:
-    return None if cost.mean is None else Usd(cost.mean.nanos // steps)
-
-
 def _typical_run(stage: ScenarioRunner, got: ScenarioOutcomes, start: datetime) -> tuple[Leg, ...]:
-    """Return the run whose cost is nearest to the median, leg by leg."""
     middle = float(quantiles(got.usd, (0.5,))[0])
     if not np.isfinite(middle):
         return ()

@@ -268,7 +268,6 @@ class Quote:
 
     @property
     def knee(self) -> Point | None:
-        """The knee of the curve."""
         return next((p for p in self.curve if p.knee), None)
 
 

@@ -104,7 +104,6 @@ def _to_plain(value: Any) -> Any:
 
 
 def _parse(hint: Any, value: Any) -> Any:
-    """Return the value as the type of its field."""
     if typing.get_origin(hint) is types.UnionType:
         known = next(kind for kind in typing.get_args(hint) if kind is not type(None))
         return None if value is None else _parse(known, value)

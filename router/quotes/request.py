@@ -148,12 +148,8 @@ class QuoteProblem:
             return Refused(name, what, "see the reasons", reasons=summarise_reasons(self.dropped))
         if not self.venues and self.untold and len(self.untold) == len(self.candidates):
             what = "it fits reservations, or gangs of two machine types, of which a quote can say nothing"
-            return Refused(
-                name,
-                what,
-                "plan it; or state usd_per_hour and dates that reach",
-                reasons=tuple(dict.fromkeys(self.untold)),
-            )
+            remedy = "plan it; or state usd_per_hour and dates that reach"
+            return Refused(name, what, remedy, reasons=tuple(dict.fromkeys(self.untold)))
         if not self.venues:
             what = "it may run on spot alone and cannot resume: each loss begins all over"
             return Refused(name, what, "add `checkpoint:`, or `market: {spot: allowed}`")
@@ -162,15 +158,8 @@ class QuoteProblem:
         if hours <= self.window_h:
             return None
         what = f"cannot be done by then: {hours:.1f} h on the fastest, {self.window_h:.1f} h left"
-        at = self.after(hours)
-        return Refused(
-            name,
-            what,
-            "ask for a later deadline with --by",
-            at,
-            to_usd(best.whole_usd(self.steps)),
-            f"{best.candidate.key}",
-        )
+        remedy, usd = "ask for a later deadline with --by", to_usd(best.whole_usd(self.steps))
+        return Refused(name, what, remedy, self.after(hours), usd, best.candidate.key)
 
     def stage(self, venues: Sequence[QuoteOption], clock: QuoteClock, draws: int, seed: int = 0) -> ScenarioRunner:
         """Return a scenario runner of these options.
@@ -214,11 +203,9 @@ class QuoteProblem:
     def levels(self, venues: Sequence[QuoteOption]) -> QuoteLevels:
         """Return how draws there are read: as past quotes held, where availability was observed and learned from."""
         fit = self.market_inputs.fit
-        return (
-            QuoteLevels()
-            if fit is None or not self.availability(venues).observed
-            else QuoteLevels(fit.cost, fit.finish)
-        )
+        if fit is None or not self.availability(venues).observed:
+            return QuoteLevels()
+        return QuoteLevels(fit.cost, fit.finish)
 
     def move_usd(self, source: RegionId, to: RegionId) -> float:
         """Return the cost of one move of the checkpoint; infinite where no tariff is known."""
@@ -226,11 +213,9 @@ class QuoteProblem:
             moved = checkpoint_transfer(self.job, source, to, self.market_inputs.book)
         except LookupError:
             return float("inf")
-        return (
-            0.0
-            if moved is None
-            else transfer_usd(moved.tariff, moved.volume_bytes, self.market_inputs.limits).dollars()
-        )
+        if moved is None:
+            return 0.0
+        return transfer_usd(moved.tariff, moved.volume_bytes, self.market_inputs.limits).dollars()
 
     def linked(self, a: RegionId, b: RegionId) -> bool:
         """Return whether moving the checkpoint has a known price both ways."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from router.backtest.timeline import PolicyTimeline, ShownWindow
+from router.backtest.scores import PolicyTimeline, ShownWindow
 from router.backtest.windows import WindowLayout
 from router.render import backtest_plot
 from router.render.backtest_text import ScoredCells, score_rows, title

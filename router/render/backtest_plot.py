@@ -9,8 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from router.backtest.scores import PooledWindows
-from router.backtest.timeline import PolicyTimeline, ShownWindow
+from router.backtest.scores import PolicyTimeline, PooledWindows, ShownWindow
 from router.render.axes import Scale, foot_tick, free_ticks, scale_around, tick_unit, value_grid
 from router.render.backtest_text import ScoredCells
 from router.render.drawing import (

@@ -16,10 +16,9 @@ from router.render.tables import PLAIN, Screen, clip_text, format_table, format_
 from router.showback.apportion import exact_sum
 from router.showback.facts import UNALLOCATED
 from router.showback.focus.texts import decimal_text
-from router.showback.reconcile.currencies import ExchangeRate
 from router.showback.reconcile.findings import ReconcileFinding
 from router.showback.reconcile.levels import MatchLevel
-from router.showback.reconcile.outcome import MatchOutcome, UnmatchedItem
+from router.showback.reconcile.outcome import ExchangeRate, MatchOutcome, UnmatchedItem
 from router.showback.reconcile.variance import VarianceBridge, VarianceBucket
 from router.showback.report.values import replace_unprintable
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from markupsafe import Markup
 
 from router.config.plan_files import QuoteAcceptance
-from router.quotes.other_deadline import DeadlineFigure
+from router.quotes.curve import DeadlineFigure
 from router.quotes.quote import Quote, Refused
 from router.render.drawing import in_widths
 from router.render.figures import chance, day_clock, hours, money

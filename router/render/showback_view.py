@@ -13,7 +13,7 @@ from router.render.figures import day, percent
 from router.render.waterfall_svg import WaterfallStep
 from router.showback.apportion import sum_known
 from router.showback.facts import UNALLOCATED
-from router.showback.report.drivers import NOT_RUN
+from router.showback.report.bridge import NOT_RUN
 from router.showback.report.outcomes import BUDGETS_UNKNOWN
 from router.showback.report.values import ShowbackReport, replace_unprintable
 

@@ -52,7 +52,7 @@ def charges_of_row(
 ) -> Iterator[Charge]:
     """Yield a charge for each of the ``pieces`` that a row of a bill counts as.
 
-    ``pieces`` are those of :mod:`router.showback.reconcile.actual`. ``row`` has the columns of FOCUS 1.4 and ours by
+    ``pieces`` are those of :mod:`router.showback.reconcile.matching`. ``row`` has the columns of FOCUS 1.4 and ours by
     name; ``row_fact`` is the row as a fact; ``labels`` are those of jobs by digest. A piece without a known cost has no
     charge.
     """
@@ -66,7 +66,7 @@ def charges_of_row(
 
 
 def charge_of_correction(fact: Fact, account: Account, labels: Labels = NO_LABELS) -> Charge:
-    """Return the charge of a fact that corrects closed months (:mod:`router.showback.corrections`).
+    """Return the charge of a fact that corrects closed months (:mod:`router.showback.bill_store`).
 
     The charge stands in the books of an open month, and its time is that of the month that it corrects. ``labels`` are
     its job's.

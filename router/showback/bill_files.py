@@ -10,6 +10,7 @@ import json
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -98,7 +99,6 @@ def _find_in_folder(folder: Path) -> BillFiles:
 
 
 def _unpacked(path: Path, folder: Path) -> Iterator[BillFile]:
-    """Yield the file, or the bills within an archive."""
     name = path.relative_to(folder).as_posix()
     if not path.is_file() or not zipfile.is_zipfile(path):
         yield BillFile(path, name)
@@ -115,7 +115,6 @@ def _unpacked(path: Path, folder: Path) -> Iterator[BillFile]:
 
 
 def _files_of(manifest: _Manifest, folder: Path) -> Iterator[BillFile]:
-    """Yield the files that a manifest names, wherever they lie in the folder."""
     for name, rows in manifest.names.items():
         parts = PurePosixPath(name).parts
         candidates = [path for path in folder.rglob(parts[-1]) if path.is_file()]
@@ -132,12 +131,8 @@ def _files_of(manifest: _Manifest, folder: Path) -> Iterator[BillFile]:
 
 
 def _common_end(first: Sequence[str], second: Sequence[str]) -> int:
-    count = 0
-    for one, other in zip(reversed(first), reversed(second), strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
+    pairs = zip(reversed(first), reversed(second), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _read_manifest(path: Path) -> _Manifest:

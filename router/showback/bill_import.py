@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
@@ -29,14 +28,12 @@ from router.showback.duplicates import (
     have_same_rows,
     row_hashes,
 )
-from router.showback.focus.batches import LIMITS, Batch, FeedLimits
-from router.showback.focus.columns import COSTS, PERIODS
-from router.showback.focus.feed import open_bill, open_feed
-from router.showback.focus.rules import FindingTally, FocusFinding
+from router.showback.focus.columns import COSTS, NEWEST, NEWEST_NAMES, PERIODS, written_columns
+from router.showback.focus.feed import Batch, open_bill, open_feed
+from router.showback.focus.rules import FindingTally
 from router.showback.focus.survey import FocusLayout, recognise_layout, survey_feed
 from router.showback.focus.texts import decimal_text, moment_text
 from router.showback.focus.typed_rows import TypedBatch, arrow_schema, convert_batch
-from router.showback.focus.versions import NEWEST, NEWEST_NAMES, written_columns
 
 _ID_DIGITS = 12
 _WRITE_TIMES = "write times as 2026-11-21T18:00:00Z"
@@ -70,7 +67,6 @@ def import_bills(
     paths: Sequence[Path],
     store: BillStore,
     now: datetime,
-    limits: FeedLimits = LIMITS,
     *,
     kind: DeliveryKind | None = None,
 ) -> BillImport:
@@ -88,7 +84,7 @@ def import_bills(
     cannot be written.
     """
     found = find_bill_files(paths)
-    before = [_seal(file.path, limits) for file in found.files]
+    before = [_seal(file.path) for file in found.files]
     digests = [digest for digest, _ in before]
     repeated = next(
         (str(file.path) for file, digest in zip(found.files, digests, strict=True) if digests.count(digest) > 1), None
@@ -100,13 +96,13 @@ def import_bills(
         for old in reversed(store.deliveries()):
             if set(digests) <= {source.sha256 for source in old.sources} and old.concerned <= stands:
                 return BillImport(old, new=False, unread=found.unread)
-        read = _read_delivery(found.files, before, incoming, store.number(), now, limits)
-        if before != [_seal(file.path, limits) for file in found.files]:
+        delivery, twice = _read_delivery(found.files, before, incoming, store.number(), now)
+        if before != [_seal(file.path) for file in found.files]:
             raise InvalidInputError.single("changed while it was read", where=str(paths[0]), remedy="import it again")
         allowed = store.allowed_issuers()
-        if read.twice is not None and not read.twice.issuers <= allowed:
-            raise duplicates_error(read.twice)
-        delivery, joined = _drop_stored_bills(read.delivery, store, incoming, kind), tuple[str, ...]()
+        if twice is not None and not twice.issuers <= allowed:
+            raise duplicates_error(twice)
+        delivery, joined = _drop_stored_bills(delivery, store, incoming, kind), tuple[str, ...]()
         if kind is DeliveryKind.PART:
             delivery, joined = _join_parts(delivery, store, incoming, allowed)
         elif kind is None and not found.whole:
@@ -115,7 +111,7 @@ def import_bills(
         if new:
             store.refuse_shared(_bills_to_stand(delivery, store, incoming))
             store.commit(delivery, incoming)
-    return BillImport(delivery, new, read.twice, joined, found.unread)
+    return BillImport(delivery, new, twice, joined, found.unread)
 
 
 def _standing_before(bill: ImportedBill, store: BillStore) -> BillStanding | None:
@@ -124,7 +120,6 @@ def _standing_before(bill: ImportedBill, store: BillStore) -> BillStanding | Non
 
 
 def _bills_to_stand(delivery: Delivery, store: BillStore, incoming: Path) -> dict[Path, ImportedBill]:
-    """Return the bills that stand by the delivery alone, by the path of their rows."""
     again = {store.path(each): each.bill for each in store.bills() if each.bill.id in delivery.again}
     return {incoming / bill.file: bill for bill in delivery.bills} | again
 
@@ -137,18 +132,17 @@ def _refuse_unclear(delivery: Delivery, store: BillStore, incoming: Path) -> Non
             continue
         shared = count_same_lines(store.path(standing), path)
         if Fraction(shared, standing.bill.rows) < _LEAST_SHARED:
+            owner = ", ".join(
+                each for each in (bill.issuer or bill.label, bill.account, (bill.start or "")[:10]) if each
+            )
             what = (
-                f"stands for {_owner_text(bill)} with {format_count(standing.bill.rows, 'row')}, of which the delivery "
+                f"stands for {owner} with {format_count(standing.bill.rows, 'row')}, of which the delivery "
                 f"has {shared:,} and {bill.rows - shared:,} others"
             )
             remedy = "a further part of it: --as part; a version that takes its place: --as version"
             problems.append(Problem(standing.bill.id, "", what, remedy))
     if problems:
         raise UnclearDeliveryError(problems)
-
-
-def _owner_text(bill: ImportedBill) -> str:
-    return ", ".join(each for each in (bill.issuer or bill.label, bill.account, (bill.start or "")[:10]) if each)
 
 
 def _join_parts(
@@ -230,33 +224,22 @@ def _is_same_bill(bill: ImportedBill, stored: BillStanding, store: BillStore, in
     return have_same_rows(incoming / bill.file, store.path(stored))
 
 
-def _seal(path: Path, limits: FeedLimits) -> tuple[str, int]:
+def _seal(path: Path) -> tuple[str, int]:
     """Return the file's SHA-256 and size. A pipe or a device is refused, for reading it would not end."""
-    with open_bill(path, limits) as stream:
+    with open_bill(path) as stream:
         digest = hashlib.sha256()
         while chunk := stream.read(_BYTES_AT_ONCE):
             digest.update(chunk)
         return digest.hexdigest(), stream.tell()
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadDelivery:
-    delivery: Delivery
-    twice: DuplicateRows | None
-
-
 def _read_delivery(
-    files: Sequence[BillFile],
-    seals: Sequence[tuple[str, int]],
-    incoming: Path,
-    number: int,
-    now: datetime,
-    limits: FeedLimits,
-) -> _ReadDelivery:
+    files: Sequence[BillFile], seals: Sequence[tuple[str, int]], incoming: Path, number: int, now: datetime
+) -> tuple[Delivery, DuplicateRows | None]:
     digests = [digest for digest, _ in seals]
     paths = [file.path for file in files]
     digest_of_all = hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
-    extras = _extra_columns(paths, limits)
+    extras = _extra_columns(paths)
     fields = [*arrow_schema(written_columns(NEWEST)), *(pa.field(stored, pa.string()) for stored in extras.values())]
     sources, gaps = [], []
     with (
@@ -264,31 +247,27 @@ def _read_delivery(
         BillPartWriter(incoming, f"{number:06}-{digest_of_all[:_ID_DIGITS]}", pa.schema(fields)) as parts,
     ):
         for file, seal in zip(files, seals, strict=True):
-            source, file_gaps = _read_file(file, seal, parts, extras, limits, hashes)
+            source, file_gaps = _read_file(file, seal, parts, extras, hashes)
             sources.append(source)
             gaps += file_gaps
         parts.finish()
         bills = [_bill(owner, part, incoming, digest_of_all) for owner, part in parts.parts.items()]
-        duplicate_rows = hashes.find(_reread_rows(paths, extras, limits))
+        duplicate_rows = hashes.find(_reread_rows(paths, extras))
     bills.sort(key=lambda bill: tuple(each or "" for each in bill.key))
-    return _ReadDelivery(
-        Delivery(number, digest_of_all, moment_text(now), tuple(sources), tuple(bills), tuple(gaps)), duplicate_rows
-    )
+    delivery = Delivery(number, digest_of_all, moment_text(now), tuple(sources), tuple(bills), tuple(gaps))
+    return delivery, duplicate_rows
 
 
-def _reread_rows(
-    paths: Sequence[Path], extras: dict[str, str], limits: FeedLimits
-) -> Iterator[tuple[pa.Table, list[str]]]:
-    """Yield the rows of the files once more, each with its place."""
+def _reread_rows(paths: Sequence[Path], extras: dict[str, str]) -> Iterator[tuple[pa.Table, list[str]]]:
     for path in paths:
-        with open_feed(path, limits) as feed:
+        with open_feed(path) as feed:
             opened = recognise_layout(feed, str(path))
             for batch in feed.batches:
                 table = _table(batch, convert_batch(batch, opened.sources), extras)
                 yield table, [_place(path, batch, row) for row in range(batch.rows)]
 
 
-def _extra_columns(paths: Sequence[Path], limits: FeedLimits) -> dict[str, str]:
+def _extra_columns(paths: Sequence[Path]) -> dict[str, str]:
     """Return the columns that are neither FOCUS nor ours, and the name under which each is stored.
 
     DuckDB ignores case, so that names that differ in case alone get a prefix.
@@ -296,7 +275,7 @@ def _extra_columns(paths: Sequence[Path], limits: FeedLimits) -> dict[str, str]:
     used_names = {name.lower() for name in NEWEST_NAMES}
     stored_names: dict[str, str] = {}
     for path in paths:
-        with open_feed(path, limits) as feed:
+        with open_feed(path) as feed:
             for name in recognise_layout(feed, str(path)).unknown:
                 if name not in stored_names:
                     stored = name
@@ -308,15 +287,10 @@ def _extra_columns(paths: Sequence[Path], limits: FeedLimits) -> dict[str, str]:
 
 
 def _read_file(
-    file: BillFile,
-    seal: tuple[str, int],
-    parts: BillPartWriter,
-    extras: dict[str, str],
-    limits: FeedLimits,
-    hashes: RowHashes,
+    file: BillFile, seal: tuple[str, int], parts: BillPartWriter, extras: dict[str, str], hashes: RowHashes
 ) -> tuple[BillSourceFile, list[BillGap]]:
     path, tally, rows = file.path, FindingTally(1), 0
-    with open_feed(path, limits) as feed:
+    with open_feed(path) as feed:
         opened = recognise_layout(feed, str(path))
         for batch, typed_rows in survey_feed(feed, opened, tally, absent=True):
             _refuse_unusable_rows(path, batch, typed_rows, opened)
@@ -328,12 +302,11 @@ def _read_file(
     if file.rows is not None and rows != file.rows:
         what = f"has {format_count(rows, 'row')} where its manifest says {file.rows:,}"
         raise InvalidInputError.single(what, where=str(path), remedy="fetch it again")
-    return source, [_gap(file.name, finding, tally) for finding in tally.findings]
-
-
-def _gap(name: str, finding: FocusFinding, tally: FindingTally) -> BillGap:
-    count = tally.counts[finding.rule, finding.column]
-    return BillGap(name, finding.rule, finding.column, count, finding.row, finding.line, finding.value)
+    counts = tally.counts
+    return source, [
+        BillGap(file.name, each.rule, each.column, counts[each.rule, each.column], each.row, each.line, each.value)
+        for each in tally.findings
+    ]
 
 
 def _refuse_unusable_rows(path: Path, batch: Batch, rows: TypedBatch, opened: FocusLayout) -> None:
@@ -363,7 +336,6 @@ def _refuse_unusable_rows(path: Path, batch: Batch, rows: TypedBatch, opened: Fo
 
 
 def _place(path: Path, batch: Batch, row: int) -> str:
-    """Return the file and line of a row of a batch, or its number where the file has no lines."""
     return f"{path}: row {batch.first + row}" if batch.lines is None else f"{path}:{batch.lines[row]}"
 
 
@@ -386,7 +358,10 @@ def _bill(owner: BillOwner, part: BillPart, incoming: Path, digest: str) -> Impo
         end=end,
         label=label,
         rows=part.rows,
-        sums={code: _texts(sums) for code, sums in sorted(part.sums.items())},
+        sums={
+            code: {name: None if amount is None else decimal_text(amount) for name, amount in sums.items()}
+            for code, sums in sorted(part.sums.items())
+        },
         data_through=period_text(part.through),
         file=part.file,
         sha256=file_sha256(incoming / part.file),
@@ -396,7 +371,3 @@ def _bill(owner: BillOwner, part: BillPart, incoming: Path, digest: str) -> Impo
 def _id(*words: str) -> str:
     joined = "\x1f".join(words)
     return f"bill-{hashlib.sha256(joined.encode()).hexdigest()[:_ID_DIGITS]}"
-
-
-def _texts(sums: dict[str, Decimal | None]) -> dict[str, str | None]:
-    return {name: None if amount is None else decimal_text(amount) for name, amount in sums.items()}

@@ -117,34 +117,33 @@ class DeliveryKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class DuplicateRule:
-    """A decision of ``who`` that bills of an issuer ("": unknown) may hold a charge twice, or no longer may."""
-
+class _Decision:
     number: int
     at: str
     who: str
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateRule(_Decision):
+    """A decision of ``who`` that bills of an issuer ("": unknown) may hold a charge twice, or no longer may."""
+
     issuer: str
     allowed: bool
     reason: str
 
 
 class BillDecisionKind(StrEnum):
-    """The kinds of decisions about a bill."""
-
     RESTORE = "restore"
     REMOVE = "remove"
 
 
 @dataclass(frozen=True, slots=True)
-class BillDecision:
+class BillDecision(_Decision):
     """A decision of ``who`` to restore or remove a bill (its id), with the reason.
 
     ``number`` counts together with those of deliveries.
     """
 
-    number: int
-    at: str
-    who: str
     what: BillDecisionKind
     bill: str
     reason: str
@@ -166,7 +165,6 @@ class BillStanding:
 
     @property
     def stands(self) -> bool:
-        """True if the bill counts."""
         return self.replaced_by is None and self.removed is None
 
 

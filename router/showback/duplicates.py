@@ -67,12 +67,12 @@ _LEAST_WITHOUT_RESOURCE = 0.5
 class DuplicateRows:
     """Rows that stand elsewhere in the delivery already.
 
-    ``first`` are the places of the first few, each with that of the row that it repeats; ``billed`` is their sum by
+    ``places`` are those of the first few, each with that of the row that it repeats; ``billed`` is their sum by
     currency; ``issuers`` are those of the rows, "" where it is unknown.
     """
 
     rows: int
-    first: tuple[tuple[str, str], ...]
+    places: tuple[tuple[str, str], ...]
     billed: dict[str, Decimal]
     issuers: frozenset[str]
 
@@ -81,15 +81,15 @@ class DuplicateRows:
 class SharedCharges:
     """Charges that stand on two bills, the earlier named first; ``billed`` is their sum by currency."""
 
-    first: ImportedBill
-    second: ImportedBill
+    earlier: ImportedBill
+    later: ImportedBill
     rows: int
     billed: Mapping[str, Decimal]
 
     @property
     def issuers(self) -> frozenset[str]:
         """The issuers of the two bills, "" where one is unknown."""
-        return frozenset(each.issuer or "" for each in (self.first, self.second))
+        return frozenset(each.issuer or "" for each in (self.earlier, self.later))
 
 
 class RowHashes:
@@ -128,7 +128,6 @@ class RowHashes:
         return DuplicateRows(rows, tuple(first), billed, frozenset(issuers)) if rows else None
 
     def _suspects(self) -> NDArray[np.uint64]:
-        """Return the hashes that more than one row has."""
         if not self._hashes:
             return np.empty(0, np.uint64)
         hashes, counts = np.unique(np.concatenate(self._hashes), return_counts=True)
@@ -158,31 +157,30 @@ def _format_billed(billed: Mapping[str, Decimal]) -> str:
 def duplicates_error(duplicates: DuplicateRows) -> InvalidInputError:
     """Return the error that names the first rows, and the sum of all."""
     remedy = f"take the rows out; or, where the cloud means both, {_allowing(duplicates.issuers)}"
-    problems = [Problem(where, "", f"is cell for cell the row of {before}", "") for where, before in duplicates.first]
+    problems = [Problem(where, "", f"is cell for cell the row of {before}", "") for where, before in duplicates.places]
     return InvalidInputError([*problems, Problem("", "", describe_duplicates(duplicates), remedy)])
 
 
 def _allowing(issuers: Collection[str]) -> str:
-    """Return the commands that allow bills of the issuers to hold a charge twice."""
     commands = (f"`stepfare bills duplicates {shlex.quote(name)} --permit --reason WHY`" for name in sorted(issuers))
     return " and ".join(commands)
 
 
 def describe_shared(shared: SharedCharges) -> str:
     """Return how many charges stand on the earlier bill too, and what was billed for them."""
-    owner = shared.first.issuer or shared.first.label or "issuer unknown"
+    owner = shared.earlier.issuer or shared.earlier.label or "issuer unknown"
     count = format_count(shared.rows, "charge")
-    return f"{count}, {_format_billed(shared.billed)} billed, on {shared.first.id} ({owner}) too"
+    return f"{count}, {_format_billed(shared.billed)} billed, on {shared.earlier.id} ({owner}) too"
 
 
 def shared_charges_error(duplicates: Iterable[SharedCharges]) -> InvalidInputError:
     """Return the error for charges that would count twice."""
     problems = []
     for shared in duplicates:
-        owner = shared.second.issuer or shared.second.label
+        owner = shared.later.issuer or shared.later.label
         what = f"has {describe_shared(shared)}: resource, time, meter and amount are the same"
         remedy = (
-            f"where the issuer or account was renamed, `stepfare bills remove {shared.first.id} --reason WHY` comes "
+            f"where the issuer or account was renamed, `stepfare bills remove {shared.earlier.id} --reason WHY` comes "
             f"first; where both count, {_allowing(shared.issuers)}"
         )
         problems.append(Problem(f"the bill of {owner}", "", what, remedy))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,23 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from router.files.duckdb_session import connect, rows_of
-from router.ledger.entry import LedgerEntry, LedgerEntryKind
+from router.ledger.entry import LedgerEntry
 from router.ledger.month import Month
-from router.showback.accounts import Account, Showback
+from router.showback.accounts import Showback
 from router.showback.bill_charges import charge_of_correction, charges_of_row
 from router.showback.facts_from_focus import facts_of_charges
 from router.showback.focus.charge_files import WRITERS
-from router.showback.focus.columns import Charge
-from router.showback.focus.versions import NEWEST_NAMES
-from router.showback.focus_from_ledger import (
-    ClosedBooks,
-    UnpricedEntries,
-    charge_of_entry,
-    charge_of_part,
-    charges_of_entries,
-)
-from router.showback.focus_from_ledger import EntryPart as TimePart
-from router.showback.labels import JobLabels, Labels
+from router.showback.focus.columns import NEWEST_NAMES, Charge
+from router.showback.focus_from_ledger import ClosedBooks, EntryPart, UnpricedEntries, charges_of_entries
+from router.showback.labels import JobLabels
 from router.state.ledger_rows import parse_entry
 from router.state.store import StateStore
 
@@ -92,28 +83,21 @@ def export_focus(
     last closed month, which decides what is a correction. The same books and bills give the same file. KeyError for a
     version that is not written, or an ending that is not in :data:`WRITERS`. OSError where the file cannot be written.
     """
-    unpriced = UnpricedEntries()
+    unpriced, labels = UnpricedEntries(), JobLabels(store)
     write = WRITERS[path.suffix.removeprefix(".").lower()]
-    labels = JobLabels(store)
-    all_charges = (charge for part in parts for charge in _charges(store, accounts, unpriced, part, closed, labels))
-    return ExportResult(write(path, all_charges, version), unpriced)
 
+    def all_charges() -> Iterator[Charge]:
+        for part in parts:
+            for numbered, books in _entries(store, part, closed):
+                of_jobs = labels.of_jobs({entry.job_digest for _, entry in numbered})
+                unbilled = None if part.matched is None else _unbilled_parts(numbered, part.matched)
+                yield from charges_of_entries(
+                    [entry for _, entry in numbered], accounts, books, unpriced, of_jobs, unbilled
+                )
+            if part.matched is not None:
+                yield from _charges_of_bills(part, part.matched, accounts, labels)
 
-def _charges(
-    store: StateStore,
-    accounts: Showback,
-    unpriced: UnpricedEntries,
-    part: ExportPart,
-    closed: Month | None,
-    labels: JobLabels,
-) -> Iterator[Charge]:
-    if part.matched is not None:
-        yield from _counted_charges(store, accounts, unpriced, part, part.matched, closed, labels)
-        return
-    for numbered, books in _entries(store, part, closed):
-        entries = [entry for _, entry in numbered]
-        of_jobs = labels.of_jobs({entry.job_digest for entry in entries})
-        yield from charges_of_entries(entries, accounts, books, unpriced, of_jobs)
+    return ExportResult(write(path, all_charges(), version), unpriced)
 
 
 def _entries(
@@ -128,47 +112,29 @@ def _entries(
             yield entries, ClosedBooks(closed, months)
 
 
-def _counted_charges(
-    store: StateStore,
-    accounts: Showback,
-    unpriced: UnpricedEntries,
-    part: ExportPart,
-    matched: ReconciledFacts,
-    closed: Month | None,
-    labels: JobLabels,
+def _unbilled_parts(
+    numbered: Sequence[tuple[int, LedgerEntry]], matched: ReconciledFacts
+) -> dict[str, list[EntryPart]]:
+    pieces = _pieces(matched, "ledger", numbered[0][0], numbered[-1][0]) if numbered else {}
+    names = ("start", "end", "billed", "effective", "useful")
+    return {
+        entry.key: [EntryPart(*(piece[name] for name in names)) for piece in pieces[seq]]
+        for seq, entry in numbered
+        if seq in pieces
+    }
+
+
+def _charges_of_bills(
+    part: ExportPart, matched: ReconciledFacts, accounts: Showback, labels: JobLabels
 ) -> Iterator[Charge]:
-    """Yield unbilled charges in the order of the ledger, then the rows of each bill and correction in theirs."""
-    account = cache(accounts.account)
-    for entries, books in _entries(store, part, closed):
-        numbers = [seq for seq, _ in entries]
-        of_jobs = labels.of_jobs({entry.job_digest for _, entry in entries})
-        pieces = _pieces(matched, "ledger", numbers[0], numbers[-1]) if numbers else {}
-        for seq, entry in entries:
-            if entry.kind is LedgerEntryKind.PLANNED or seq not in pieces:  # All of it is on a bill.
-                continue
-            if entry.unpriced:
-                unpriced.add(entry)
-                continue
-            own, corrects = of_jobs[entry.job_digest], books.corrected(entry)
-            yield from _charges_of_entry(entry, account(entry.cloud), pieces[seq], own, corrects=corrects)
     for bill, path in sorted(matched.bills.items()):
         yield from _charges_of_bill(bill, path, part, matched, labels)
     for name in matched.corrections:
         for facts in _pieces(matched, name, 1, _MOST_ROWS, part).values():
             for fact in facts:
                 digest = fact["job_digest"] or ""
-                yield charge_of_correction(fact, account(fact["cloud"] or ""), labels.of_jobs({digest})[digest])
-
-
-def _charges_of_entry(
-    entry: LedgerEntry, account: Account, pieces: list[Fact], labels: Labels, *, corrects: bool
-) -> Iterator[Charge]:
-    if [(piece["start"], piece["end"]) for piece in pieces] == [(entry.start, entry.end)]:
-        yield charge_of_entry(entry, account, corrects=corrects, labels=labels)
-        return
-    for piece in pieces:
-        part = TimePart(piece["start"], piece["end"], piece["billed"], piece["effective"], piece["useful"])
-        yield charge_of_part(entry, account, part, corrects=corrects, labels=labels)
+                account = accounts.account(fact["cloud"] or "")
+                yield charge_of_correction(fact, account, labels.of_jobs({digest})[digest])
 
 
 def _charges_of_bill(
@@ -189,7 +155,6 @@ def _charges_of_bill(
 
 
 def _rows(table: pa.Table, row_facts: pa.Table) -> Iterator[tuple[Fact, Fact]]:
-    """Yield the rows of both tables, as values."""
     with connect(ordered=True) as connection:
         yield from zip(rows_of(connection.from_arrow(table)), rows_of(connection.from_arrow(row_facts)), strict=True)
 

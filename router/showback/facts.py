@@ -2,15 +2,22 @@
 
 A fact comes from a ledger entry, a charge of a FOCUS file, or a row of a bill. Amounts are decimals of any scale that
 holds them exactly (:data:`COLUMNS` names the widest); null is unknown, never zero. Times are UTC, ends exclusive.
+
+DuckDB multiplies two decimals of 38 digits into doubles or an error. So an amount becomes a whole number of its last
+digit (HUGEINT) there, is divided, and becomes a decimal again. Divisions of both take longest by far: a product with
+the last digit makes a decimal without any, and doubles find a quotient that whole numbers then correct.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    import duckdb
 
 # The types of our FOCUS files, too. Places out of 38 digits. Costs and prices: bills print a double's 17 digits of a
 # thousandth of a cent; 14 digits stay before the point. Quantities: bytes and their sums need more room before it.
@@ -26,8 +33,6 @@ UNALLOCATED: Final = "__unallocated__"  # where a team, project or job is not kn
 
 
 class FactSource(StrEnum):
-    """The origin of a fact."""
-
     PLANNED = "planned"  # a line of an accepted plan: not money spent
     METERED = "metered"  # machines, disks and copies that ran, at our prices
     ADDED = "added"  # a fee, credit, tax or adjustment that a person wrote
@@ -102,3 +107,42 @@ COLUMNS: Final = pa.schema(
 def fit_column(column: Any, field: pa.Field) -> Any:
     """Return the column in the type of the field."""
     return column if column.type == field.type else pc.cast(column, field.type)
+
+
+MONEY_SQL: Final = f"DECIMAL({MONEY.precision}, {MONEY.scale})"
+AMOUNT_SQL: Final = f"DECIMAL({AMOUNT.precision}, {AMOUNT.scale})"
+
+DAY_US: Final = 86_400 * 10**6
+
+# Of a quotient below it, a second division by doubles leaves less than one.
+_MOST_QUOTIENT: Final = "1e29"
+
+_MACROS: Final = f"""
+CREATE OR REPLACE TEMP MACRO rc_money_units(x) AS (replace(x::{MONEY_SQL}::VARCHAR, '.', '')::HUGEINT);
+CREATE OR REPLACE TEMP MACRO rc_amount_units(x) AS (replace(x::{AMOUNT_SQL}::VARCHAR, '.', '')::HUGEINT);
+CREATE OR REPLACE TEMP MACRO rc_money(u) AS (u::DECIMAL(38, 0) * 0.{"0" * (MONEY.scale - 1)}1::{MONEY_SQL});
+CREATE OR REPLACE TEMP MACRO rc_amount(u) AS (u::DECIMAL(38, 0) * 0.{"0" * (AMOUNT.scale - 1)}1::{AMOUNT_SQL});
+CREATE OR REPLACE TEMP MACRO rc_about(v, d) AS ((v::DOUBLE / d::DOUBLE)::HUGEINT);
+CREATE OR REPLACE TEMP MACRO rc_nearly(v, d) AS (rc_about(v, d) + rc_about(v - rc_about(v, d) * d, d));
+CREATE OR REPLACE TEMP MACRO rc_divided(v, d) AS (
+    CASE WHEN v >= 0 AND d > 0 AND v::DOUBLE < {_MOST_QUOTIENT} * d::DOUBLE
+    THEN rc_nearly(v, d) - (v < rc_nearly(v, d) * d)::INTEGER + (v >= (rc_nearly(v, d) + 1) * d)::INTEGER
+    ELSE v // d END);
+CREATE OR REPLACE TEMP MACRO rc_until(v, ticks, whole) AS
+    ((v // whole::HUGEINT) * ticks::HUGEINT + ((v % whole::HUGEINT) * ticks::HUGEINT) // whole::HUGEINT);
+CREATE OR REPLACE TEMP MACRO rc_between(v, a, b, s, e) AS
+    (rc_until(v, b - s, e - s) - rc_until(v, a - s, e - s));
+"""
+
+
+def define_macros(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the macros in the connection.
+
+    ``rc_money_units(x)``, ``rc_amount_units(x)``: whole numbers of the 24th, of the 18th digit; ``rc_money(u)``,
+    ``rc_amount(u)`` back. ``rc_divided(v, d)``: v // d, cut toward zero, in a sixth of the time where it is not below
+    zero; its arguments are columns, for each stands in it a dozen times. ``rc_until(v, ticks, whole)``: v x ticks /
+    whole, cut toward zero, with no product of more than 38 digits while ``whole`` is below 2^63.
+    ``rc_between(v, a, b, s, e)``: of a value that is spread evenly from s to e the part between a and b. Parts between
+    the same edges add up to the value, whatever was cut.
+    """
+    connection.execute(_MACROS)

@@ -245,7 +245,6 @@ def _what(column_of: ColumnReader, is_usage: pa.Array, unit: pa.Array, details: 
 
 
 def _provider_names(column_of: ColumnReader, words: re.Pattern[str]) -> pa.Array:
-    """Return whether a cell that the provider writes about the charge has one of the words."""
     cells = [_matches(column_of(name), words) for name in _PROVIDER_COLUMNS]
     return functools.reduce(pc.or_, cells)
 

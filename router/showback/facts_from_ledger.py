@@ -70,7 +70,6 @@ def facts_of_rows(rows: LedgerColumns) -> pa.Table:
 
 
 def _shared_columns(rows: LedgerColumns) -> dict[str, pa.Array]:
-    """Return the columns that many rows share, made once for all of them."""
     kinds = rows.said("kind")
     columns = {name: _text(rows.said(name)) for name in _SHARED_TEXTS}
     added = pa.array([kind not in _SOURCES for kind in kinds])
@@ -154,7 +153,6 @@ def dollars_of_nanos(whole: pa.Array) -> pa.Array:
 
 
 def _text(words: Sequence[Any]) -> pa.Array:
-    """Return the words as text; null where a word is empty."""
     return pa.array([word or None for word in words], TEXT)
 
 
@@ -168,7 +166,6 @@ def _fraction(text: Any) -> _Fraction:
 
 
 def _products(quantities: Iterable[_Fraction], times: Iterable[int]) -> pa.Array:
-    """Return the products of fractions and whole numbers, to 18 places."""
     pairs = zip(quantities, times, strict=False)
     return _decimals([divide_half_even(top * count * _UNIT, bottom) for (top, bottom), count in pairs], AMOUNT)
 

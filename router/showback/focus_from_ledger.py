@@ -8,7 +8,7 @@ the money by less than two nano-dollars. docs/design/showback.md says why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal, Inexact
@@ -84,7 +84,6 @@ class UnpricedEntries:
     quantities: dict[tuple[CostItem, str], Fraction] = field(default_factory=dict)
 
     def add(self, entry: LedgerEntry) -> None:
-        """Count one entry."""
         key = (entry.what, entry.unit)
         self.entries[key] = self.entries.get(key, 0) + 1
         self.quantities[key] = self.quantities.get(key, Fraction(0)) + entry.quantity
@@ -96,32 +95,35 @@ def charges_of_entries(
     books: ClosedBooks = ClosedBooks(),
     unpriced: UnpricedEntries | None = None,
     labels: Mapping[str, Labels] = NO_JOBS,
+    parts: Mapping[str, Sequence[EntryPart]] | None = None,
 ) -> Iterator[Charge]:
     """Yield a charge for each metered or added entry, in their order.
 
     An entry without a price has no charge, for a cost of 0 would be a wrong sum; ``unpriced`` counts those.
-    ``accounts`` names who bills whom. ``labels`` are those of jobs by digest.
+    ``accounts`` names who bills whom. ``labels`` are those of jobs by digest. ``parts`` are the parts of entries, by
+    key, that no bill has: an entry without one has no charge; None: no bill has any.
     """
     account = cache(accounts.account)
     for entry in entries:
-        if entry.kind is LedgerEntryKind.PLANNED:
+        if entry.kind is LedgerEntryKind.PLANNED or (parts is not None and entry.key not in parts):
             continue
         if entry.unpriced:
             if unpriced is not None:
                 unpriced.add(entry)
             continue
-        own = labels.get(entry.job_digest, NO_LABELS)
-        yield charge_of_entry(entry, account(entry.cloud), corrects=books.corrected(entry), labels=own)
+        own, corrects = labels.get(entry.job_digest, NO_LABELS), books.corrected(entry)
+        unbilled = () if parts is None else parts[entry.key]
+        if parts is None or [(part.start, part.end) for part in unbilled] == [(entry.start, entry.end)]:
+            yield _charge_of_entry(entry, account(entry.cloud), own, corrects=corrects)
+        else:
+            yield from (_charge_of_part(entry, account(entry.cloud), part, own, corrects=corrects) for part in unbilled)
 
 
-def charge_of_part(
-    entry: LedgerEntry, account: Account, part: EntryPart, *, corrects: bool, labels: Labels = NO_LABELS
-) -> Charge:
-    """Return the charge of a part of a metered entry that has a price: the part that no bill has."""
+def _charge_of_part(entry: LedgerEntry, account: Account, part: EntryPart, labels: Labels, *, corrects: bool) -> Charge:
     share = Fraction((part.end - part.start) // _TICK, (entry.end - entry.start) // _TICK)
     usd = Usd(round(Fraction(part.billed) * 10**_NANO_PLACES))
     partial = replace(entry, start=part.start, end=part.end, quantity=entry.quantity * share, usd=usd)
-    charge = charge_of_entry(partial, account, corrects=corrects, labels=labels)
+    charge = _charge_of_entry(partial, account, labels, corrects=corrects)
     return replace(
         charge,
         billed_cost=part.billed,
@@ -132,11 +134,7 @@ def charge_of_part(
     )
 
 
-def charge_of_entry(entry: LedgerEntry, account: Account, *, corrects: bool, labels: Labels = NO_LABELS) -> Charge:
-    """Return the charge of one entry that has a price, with the labels of its job among its tags.
-
-    ``corrects``: it changes a closed month.
-    """
+def _charge_of_entry(entry: LedgerEntry, account: Account, labels: Labels, *, corrects: bool) -> Charge:
     category = CATEGORY_OF_ENTRY[entry.kind]
     usd = decimal_of_usd(entry.usd)
     price = _price_of(entry, usd) if category in _PRICED else _ChargePrice(list_cost=usd, contracted_cost=usd)
@@ -248,7 +246,6 @@ class _ChargePrice:
 
 
 def _price_of(entry: LedgerEntry, usd: Decimal) -> _ChargePrice:
-    """Return quantity, unit prices and their products, of usage and of purchases."""
     if entry.what is CostItem.MACHINE and entry.usd_per_hour is not None and entry.machines:
         return _machine_price(entry, entry.usd_per_hour)
     quantity, unit = _rounded(entry.quantity, _GIVEN_PLACES), entry.unit.strip()
@@ -321,7 +318,6 @@ def _rounded(value: Fraction, places: int) -> Decimal:
 
 @lru_cache(maxsize=1024)
 def _parse_day(text: str) -> datetime | None:
-    """Return the day of a price; None where there is none, or it is unknown."""
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC)
     except ValueError:

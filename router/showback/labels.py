@@ -32,7 +32,6 @@ def label_name(word: str) -> str | None:
 
 
 def label_word(name: str) -> str:
-    """Return the word of the label of that name."""
     return f"{LABEL}{name}"
 
 

@@ -76,7 +76,6 @@ class ExtractManifest:
     gaps: tuple[tuple[int, int], ...] = ()
 
     def of_months(self, months: Iterable[str]) -> tuple[ExtractPart, ...]:
-        """Return the parts of these months."""
         chosen = set(months)
         return tuple(part for part in self.parts if part.month in chosen)
 
@@ -143,7 +142,6 @@ def write_part(folder: Path, facts: pa.Table, month: str) -> ExtractPart:
 
 
 def merge_parts(folder: Path, parts: tuple[ExtractPart, ...]) -> ExtractPart:
-    """Merge several parts of one month into one."""
     ordered = sorted(parts, key=lambda part: part.first)
     merged = _new_part(ordered[0].month, ordered[0].first, max(p.last for p in ordered), sum(p.rows for p in ordered))
     paths = {kind: [part.path(folder, kind) for part in ordered] for kind in _KINDS}
@@ -191,8 +189,6 @@ ProgressCallback = Callable[[int], None]
 
 @dataclass(slots=True)
 class _Reading:
-    """Rows on their way into parts, by month."""
-
     folder: Path
     manifest: ExtractManifest
     tables: dict[str, list[pa.Table]] = field(default_factory=dict)
@@ -220,15 +216,13 @@ class LedgerExtract:
                 manifest = self._refreshed(books, tell or (lambda _: None))
             yield manifest
 
-    def add_archived(
-        self, books: LedgerStore, rows: Iterable[Row], tell: ProgressCallback | None = None
-    ) -> ExtractManifest:
+    def add_archived(self, books: LedgerStore, rows: Iterable[Row]) -> ExtractManifest:
         """Fill gaps with the rows of an archive, whose file the caller has checked.
 
         Rows that are here already are left out.
         """
         with hold_folder(self.folder, _LOCK_WAIT_S, "reading the ledger into it"):
-            manifest = self._refreshed(books, tell or (lambda _: None))
+            manifest = self._refreshed(books, lambda _: None)
             reading, pending = _Reading(self.folder, manifest), list[Row]()
             for row in rows:
                 if any(first <= row[0] <= last for first, last in manifest.gaps):
@@ -319,12 +313,8 @@ def _missing_ranges(seq: int, numbers: Sequence[int]) -> Iterator[tuple[int, int
 
 def _remaining_gaps(gaps: Iterable[tuple[int, int]], filled: set[int]) -> Iterator[tuple[int, int]]:
     for first, last in gaps:
-        missing = [number for number in range(first, last + 1) if number not in filled]
-        begin = 0
-        for place, number in enumerate(missing):
-            if place + 1 == len(missing) or missing[place + 1] != number + 1:
-                yield missing[begin], number
-                begin = place + 1
+        present = [number for number in range(first, last + 1) if number in filled]
+        yield from _missing_ranges(first - 1, [*present, last + 1])
 
 
 def _merge_similar(folder: Path, manifest: ExtractManifest) -> ExtractManifest:

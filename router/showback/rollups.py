@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from router.showback.reconcile.exact import AMOUNT_SQL, DAY_US, MONEY_SQL
+from router.showback.facts import AMOUNT_SQL, DAY_US, MONEY_SQL
 
 # The words of a row of ``sums``, beside its sums. ``route``: of data that was moved, from where to where.
 KEYS: Final = (
@@ -93,12 +93,11 @@ def _key(name: str) -> str:
     return f"{_COMPUTED[name]} AS {name}" if name in _COMPUTED else name
 
 
-def sums_again_sql(sums: str, keys: tuple[str, ...] = KEYS) -> str:
-    """Return the SQL of sums of sums, by fewer keys where wanted."""
+def sums_again_sql(sums: str) -> str:
     names = (*AMOUNTS, *(compared_column(name) for name in _COMPARED))
     amounts = ", ".join(f"sum({name}) AS {name}" for name in names)
     return (
-        f"SELECT {', '.join(keys)}, sum(facts)::BIGINT AS facts, {amounts}, min(first_start) AS first_start, "
+        f"SELECT {', '.join(KEYS)}, sum(facts)::BIGINT AS facts, {amounts}, min(first_start) AS first_start, "
         f"max(last_end) AS last_end, max(recorded_at) AS recorded_at FROM {sums} GROUP BY ALL"
     )
 
@@ -109,7 +108,7 @@ def planned_sql(facts: str, windows: str, cuts: str) -> str:
     A fact becomes one for each of the ``windows`` (rows of month, begin, until and end in microseconds) that it lies
     in, whose amounts are its share of the time before ``until``. ``cuts`` has rows of plan, job and the moment until
     which their facts count; before the end where it is null. Needs the macros of
-    :mod:`router.showback.reconcile.exact`.
+    :mod:`router.showback.facts`.
     """
     kinds = {name: "money" if kind == MONEY_SQL else "amount" for name, kind in _TYPES.items()}
     parts = ", ".join(
@@ -161,7 +160,6 @@ SELECT day::INTEGER AS day, {words}, {", ".join(_day_sum(name) for name in _DAY_
 
 
 def days_again_sql(days: str) -> str:
-    """Return the SQL of sums of days."""
     amounts = ", ".join(
         f"sum({name})::BIGINT AS {name}" if name == "count" else f"sum({name}) AS {name}" for name in _DAY_AMOUNTS
     )

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from router.showback.focus.versions import columns_of
+from router.showback.focus.columns import columns_of
 from tests.support.repository import ROOT
 
 MEGABYTE = 1_000_000

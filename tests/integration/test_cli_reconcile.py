@@ -57,7 +57,7 @@ def charge(begin: float, end: float, price: Decimal, resource: str, **said: Any)
     return Charge(**{**usual, **{name: value for name, value in WHAT["aws-spot"].items() if name not in ours}, **said})
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The plan was ten hours; it started for half of one, worked for 11.5, and the spot price had risen by a tenth. The
     last two hours are on no bill yet; a machine that nobody made is on it."""
@@ -106,14 +106,13 @@ def reconcile(*arguments: object, code: ExitCode = ExitCode.OK) -> Result:
     return done
 
 
-def test_all_is_estimated_without_a_bill(home: Path) -> None:
+def test_all_is_estimated_without_a_bill() -> None:
     done = reconcile()
     assert "no bill is stored, so all is estimated" in done.stderr
     assert "USD: 96.4 % of what was spent is estimated" in done.stdout
-    assert home.is_dir()
 
 
-def test_a_bill_explains_every_dollar(home: Path, bill: Path) -> None:
+def test_a_bill_explains_every_dollar(bill: Path) -> None:
     assert run("bills", "import", bill, "--now", "2026-12-02T00:00Z").exit_code == ExitCode.OK
     found = json.loads(reconcile("-o", "json").stdout)
     assert found["schema_version"] == 1
@@ -135,10 +134,9 @@ def test_a_bill_explains_every_dollar(home: Path, bill: Path) -> None:
     assert {each["kind"] for each in found["findings"]} == {"plan", "bill-price", "unmatched", "unbilled"}
     # Again, it is the same.
     assert json.loads(reconcile("-o", "json").stdout) == found
-    assert home.is_dir()
 
 
-def test_the_table_fits_and_says_why(home: Path, bill: Path) -> None:
+def test_the_table_fits_and_says_why(bill: Path) -> None:
     run("bills", "import", bill, "--now", "2026-12-02T00:00Z")
     lines = reconcile("--group-by", "team,job").stdout.splitlines()
     assert max(map(len, lines)) <= 80
@@ -148,7 +146,6 @@ def test_the_table_fits_and_says_why(home: Path, bill: Path) -> None:
     assert lines[row].split() == ["research/llama", "275.20", "330.24", "357.76", "302.72", "USD"]
     assert lines[row + 1].split("  ")[-1].startswith("price +26.14, quantity +41.28, waste +15.14 (startup)")
     assert "unbilled: " in text
-    assert home.is_dir()
 
 
 def test_csv_is_exact_and_no_formula(home: Path) -> None:
@@ -162,21 +159,19 @@ def test_csv_is_exact_and_no_formula(home: Path) -> None:
         assert sum(map(Decimal, parts)) == Decimal(row["actual"])
 
 
-def test_what_is_still_to_come_is_not_planned_yet(home: Path) -> None:
+def test_what_is_still_to_come_is_not_planned_yet() -> None:
     done = run("bills", "reconcile", "--now", "2026-11-03T05:00Z", "-o", "json")
     job = next(each for each in json.loads(done.stdout)["groups"] if each["job"] == "llama")
     assert job["planned"] == "137.6"
-    assert home.is_dir()
 
 
-def test_findings_fail_only_where_that_was_asked_for(home: Path) -> None:
+def test_findings_fail_only_where_that_was_asked_for() -> None:
     reconcile("--strict", code=ExitCode.FAILURE)
     assert "no findings" in reconcile("--strict", "--tolerance", "50").stdout
     assert "no findings" in reconcile("--strict", "--tolerance-amount", "1000").stdout
-    assert home.is_dir()
 
 
-def test_a_named_rate_compares_a_bill_of_another_currency(home: Path, tmp_path: Path) -> None:
+def test_a_named_rate_compares_a_bill_of_another_currency(tmp_path: Path) -> None:
     """Ten hours are metered at 27.52, so 275.20 dollars; 10 x 25.50 euros are 276.93 of them at 1.086, within 1 %."""
     arn = "arn:aws:ec2:us-east-1:111122223333:instance/i-0abc"
     euros = {"billing_currency": "EUR", "pricing_currency": "EUR"}
@@ -191,7 +186,6 @@ def test_a_named_rate_compares_a_bill_of_another_currency(home: Path, tmp_path: 
     assert "bill-price: research llama: +30.80 of 275.20 USD" in dearer
     compared = json.loads(reconcile("--rate", "EUR=1.2@2026-11-30", "-o", "json").stdout)["bill_prices"]
     assert [(each["currency"], each["metered_currency"]) for each in compared] == [("USD", "USD")]
-    assert home.is_dir()
 
 
 @pytest.mark.parametrize(
@@ -206,17 +200,15 @@ def test_a_named_rate_compares_a_bill_of_another_currency(home: Path, tmp_path: 
         (("--rate", "USD=1@2026-11-30"), "is no rate"),
     ],
 )
-def test_what_cannot_be_asked_is_said_with_its_option(home: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_asked_is_said_with_its_option(arguments: tuple[str, ...], said: str) -> None:
     done = reconcile(*arguments, code=ExitCode.INVALID_INPUT)
     assert said in done.stderr
     assert arguments[0] in done.stderr
-    assert home.is_dir()
 
 
-def test_the_earlier_name_of_the_grouping_is_read(home: Path) -> None:
+def test_the_earlier_name_of_the_grouping_is_read() -> None:
     assert reconcile("--by", "team,job").stdout == reconcile("--group-by", "team,job").stdout
     assert "--group-by: 'planet'" in reconcile("--by", "planet", code=ExitCode.INVALID_INPUT).stderr
-    assert home.is_dir()
 
 
 def test_an_empty_ledger_has_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from router import api
-from router.showback.report.export_json import report_to_json
+from router.showback.report.export import report_to_json
 from tests.support.command import run
 from tests.support.doc_pages import DOCS, blocks
 from tests.support.repository import ROOT

@@ -53,7 +53,7 @@ def test_rows_that_stand_twice(rows: list[Row], size: int) -> None:
         billed[currency or ""] += (cost or Decimal(0)) * count  # type: ignore[assignment]
     assert found.billed == dict(billed)
     assert found.issuers == {issuer or "" for _, _, issuer in extra}
-    for place, before in found.first:
+    for place, before in found.places:
         assert rows[int(place[2:]) - 1] == rows[int(before[2:]) - 1]
         assert int(before[2:]) < int(place[2:])
 

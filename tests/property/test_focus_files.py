@@ -15,8 +15,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from router.showback.focus.charge_files import WRITERS
-from router.showback.focus.columns import Charge, FocusColumn, FocusColumnKind
-from router.showback.focus.versions import NEWEST, RENAMED_COLUMNS, columns_of, written_columns
+from router.showback.focus.columns import (
+    NEWEST,
+    RENAMED_COLUMNS,
+    Charge,
+    FocusColumn,
+    FocusColumnKind,
+    columns_of,
+    written_columns,
+)
 from tests.support.charge_files import read_charges
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from router.showback.reconcile.exact import define_macros
+from router.showback.facts import define_macros
 from tests.support.reconciled import actual
 
 START = datetime(2026, 11, 3, tzinfo=UTC)

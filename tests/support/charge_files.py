@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from router.showback.focus.charge_files import write_csv
-from router.showback.focus.columns import BY_NAME, Charge, FocusColumnKind
+from router.showback.focus.columns import BY_NAME, NEWEST, Charge, FocusColumnKind, match_columns
 from router.showback.focus.feed import open_feed
 from router.showback.focus.texts import read_json
-from router.showback.focus.versions import NEWEST, match_columns
 from tests.support.golden_charges import golden_charges
 
 

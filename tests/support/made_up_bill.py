@@ -13,7 +13,7 @@ from pathlib import Path
 from pricing.places import Market
 from router.controller.workspace.workspaces import resource_tags
 from router.ledger.month import Month
-from router.showback.focus.versions import columns_of
+from router.showback.focus.columns import columns_of
 from router.state.records import Attempt, NodeRecord
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

@@ -20,8 +20,14 @@ from router.ledger.month import Month
 from router.render.showback_page import page
 from router.render.showback_text import as_markdown, as_wide
 from router.showback.report.build import build_report
-from router.showback.report.export_json import report_to_json
-from router.showback.report.export_tables import NOTES, SECTION, report_to_csv, report_to_parquet, report_to_workbook
+from router.showback.report.export import (
+    NOTES,
+    SECTION,
+    report_to_csv,
+    report_to_json,
+    report_to_parquet,
+    report_to_workbook,
+)
 from router.showback.report.query import ReportInputs, ReportQuery
 from router.showback.report.rollup_tables import NO_CUTS, PlannedCuts, report_months, rollups_of_facts
 from router.showback.report.values import NUMBERS, CellKind, ReportSection, ShowbackReport

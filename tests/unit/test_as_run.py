@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.backtest.timeline import ShownWindow, follow_window
+from router.backtest.scores import ShownWindow, follow_window
 from router.backtest.windows import AS_RUN, POLICIES, BacktestCell, BacktestSite, WindowLayout, find_backtest_policy
 from router.backtest.windows import CheckpointMove as Moved
 from router.jobs.run_policy import RunPolicy

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from router.backtest.scores import pool_windows, score_policies
-from router.backtest.timeline import pick_telling_window, pick_widest_window
+from router.backtest.scores import pick_telling_window, pick_widest_window, pool_windows, score_policies
 from router.backtest.windows import (
     OPTIMUM,
     BacktestCell,

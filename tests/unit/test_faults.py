@@ -7,8 +7,19 @@ import json
 
 import pytest
 
-from router.faults.classify import fault_of_crash, fault_of_error, fault_of_refusal, fault_rows
-from router.faults.fault import Fault, FaultAction, FaultKind, FaultReach, describe_fault
+from router.faults.fault import (
+    JOB_FAULT,
+    Fault,
+    FaultAction,
+    FaultKind,
+    FaultReach,
+    describe_fault,
+    fault_of_error,
+    fault_of_refusal,
+    fault_rows,
+    is_by_signal,
+    stated_fault,
+)
 from terraform.errors import (
     ApplyFailedError,
     Diagnostic,
@@ -93,8 +104,15 @@ def judgement_of(row: dict[str, str], evidence: str) -> tuple[str, str, str]:
         fault = fault_of_error(error, cloud=row["cloud"])
     else:
         code = row["exit_code"]
-        fault = fault_of_crash(row["text"], exit_code=None if code in ("", None) else int(code), evidence=evidence)
+        fault = fault_of_crash(row["text"], None if code in ("", None) else int(code), evidence)
     return NAMES.get(fault.kind, fault.kind.value), fault.reach.value, fault.action.value
+
+
+def fault_of_crash(text: str, exit_code: int | None, evidence: str) -> Fault:
+    """Return the stated fault; without one a training that a signal ended is tried again."""
+    return stated_fault([text], evidence=evidence) or (
+        Fault(FaultKind.TRANSIENT, FaultReach.NONE) if is_by_signal(exit_code) else JOB_FAULT
+    )
 
 
 def failed(*texts: str, severity: str = "error") -> ApplyFailedError:
@@ -201,20 +219,13 @@ def test_texts_of_the_field_are_judged_as_wanted(half: str, least: float) -> Non
     assert half == "written from" or f"{len(right) / len(rows):.1%}".replace("%", " %") in PAGE
 
 
-def test_texts_of_other_public_threads_are_judged_as_wanted() -> None:
-    """The rest are judgements that differ from those of the field, such as a full subnet, or need a person."""
-    rows = json.loads((TEXTS / "own.json").read_text(encoding="utf-8"))
+@pytest.mark.parametrize(("name", "least"), [("own", 0.92), ("further", 0.97)])
+def test_texts_of_other_public_threads_are_judged_as_wanted(name: str, least: float) -> None:
+    """The rest differ from the field on purpose, or need a person; patterns of one text each would mend them."""
+    rows = json.loads((TEXTS / f"{name}.json").read_text(encoding="utf-8"))
     right = [judgement_of(row, row["evidence"]) == (row["kind"], row["reach"], row["action"]) for row in rows]
-    assert sum(right) / len(rows) >= 0.92
-    assert f"{sum(right) / len(rows):.1%}".replace("%", " %") in PAGE
-
-
-def test_texts_of_further_sources_are_judged_as_wanted() -> None:
-    """The rest stay wrong on purpose: mending them would take patterns of one text each."""
-    rows = json.loads((TEXTS / "further.json").read_text(encoding="utf-8"))
-    right = [judgement_of(row, row["evidence"]) == (row["kind"], row["reach"], row["action"]) for row in rows]
-    assert sum(right) / len(rows) >= 0.97
-    assert f"{len(rows)} texts" in PAGE
+    assert sum(right) / len(rows) >= least
+    assert name == "own" or f"{len(rows)} texts" in PAGE
     assert f"{sum(right) / len(rows):.1%}".replace("%", " %") in PAGE
 
 
@@ -327,4 +338,4 @@ def test_each_row_has_a_source_and_a_fault_that_leads_somewhere() -> None:
     ],
 )
 def test_evidence_decides_where_it_explains_the_crash(text: str, evidence: str, kind: FaultKind) -> None:
-    assert fault_of_crash(text, exit_code=1, evidence=evidence).kind is kind
+    assert fault_of_crash(text, 1, evidence).kind is kind

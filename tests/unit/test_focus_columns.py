@@ -3,7 +3,6 @@ columns."""
 
 from __future__ import annotations
 
-import dataclasses
 import typing
 from datetime import datetime
 from decimal import Decimal
@@ -13,8 +12,14 @@ from focus_data_toolkit.model import load_model
 from focus_data_toolkit.schema import registry
 
 from router.showback.focus import words
-from router.showback.focus.columns import FOCUS_COLUMNS, OWN_COLUMNS, Charge, ColumnRequirement, FocusColumnKind
-from router.showback.focus.versions import NEWEST, VERSIONS, columns_of, detect_version, match_columns, written_columns
+from router.showback.focus.columns import (
+    NEWEST,
+    VERSIONS,
+    FocusColumnKind,
+    columns_of,
+    detect_version,
+    match_columns,
+)
 
 MODEL = load_model()["datasets"]["Cost and Usage"]["columns"]
 KINDS = {"Decimal": {FocusColumnKind.DECIMAL}, "Date/Time": {FocusColumnKind.MOMENT}, "JSON": {FocusColumnKind.JSON}}
@@ -47,23 +52,6 @@ def test_a_column_is_what_the_model_says(column: typing.Any) -> None:
 
 def test_each_subcategory_has_the_parent_that_the_model_gives_it() -> None:
     assert load_model()["service_subcategory_parents"] == words.CATEGORY_OF
-
-
-def test_a_charge_has_a_field_for_each_column_and_no_other() -> None:
-    fields = {field.name: field for field in dataclasses.fields(Charge)}
-    kinds = typing.get_type_hints(Charge)
-    assert list(fields) == [column.field for column in written_columns(NEWEST)]
-    for column in written_columns(NEWEST):
-        assert (fields[column.field].default is None) == column.nullable
-        wanted = PYTHON.get(column.kind, str)
-        if column.kind is not FocusColumnKind.JSON:
-            assert kinds[column.field] == (wanted | None if column.nullable else wanted)
-
-
-def test_own_columns_come_last_and_say_that_they_are_own() -> None:
-    assert written_columns(NEWEST)[-len(OWN_COLUMNS) :] == OWN_COLUMNS
-    assert all(column.name.startswith("x_") and column.level is ColumnRequirement.OWN for column in OWN_COLUMNS)
-    assert not any(column.name.startswith("x_") for column in FOCUS_COLUMNS)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.showback.focus.batches import LIMITS, FeedLimits
-from router.showback.focus.feed import open_feed
+from router.showback.focus.feed import LIMITS, FeedLimits, open_feed
 
 HEADER = "BilledCost,EffectiveCost,Tags\n"
 SMALL = FeedLimits(rows=10, bytes=10_000, columns=5, line=200, ratio=20, ratio_from=2_000, batch_rows=4)

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from router.showback.facts_from_focus import facts_of_charges, read_focus
+from router.showback.focus.columns import NEWEST, written_columns
 from router.showback.focus.typed_rows import arrow_schema
-from router.showback.focus.versions import NEWEST, written_columns
 from tests.support.repository import ROOT
 
 SAMPLE = ROOT.parent / "shared" / "data" / "focus-sample" / "focus_1_0_public_sample.csv"

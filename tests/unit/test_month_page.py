@@ -15,7 +15,7 @@ from router.render.axes import tick_unit
 from router.render.figures import amount_in
 from router.render.showback_page import page
 from router.render.showback_text import as_markdown, as_table
-from router.showback.report.export_json import report_to_json
+from router.showback.report.export import report_to_json
 from router.showback.report.query import BudgetUse
 from router.showback.shared_costs import SharingMethod
 from tests.support.month_pages import amounts_between, full_month, machine

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.backtest.timeline import ShownWindow, follow_window
+from router.backtest.scores import ShownWindow, follow_window
 from router.backtest.windows import BacktestCell, BacktestSite, CheckpointMove, WindowLayout
 from router.spot.policies import Rule
 from router.spot.policies.registry import ALIASES, RegisteredPolicy, find_policy, registered_policies

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from router.controller.provision.place_search import PlaceSearch
-from router.faults.fault import PASSING, SHORT, UNKNOWN_FAULT, Fault, FaultKind, FaultReach
+from router.faults.fault import SHORT, UNKNOWN_FAULT, Fault, FaultKind, FaultReach
 
 OFF = Fault(FaultKind.NOT_ENABLED_HERE, FaultReach.REGION)
 DENIED = Fault(FaultKind.REFUSED_BY_POLICY, FaultReach.REGION)
 NO_RIGHT = Fault(FaultKind.CREDENTIALS, FaultReach.ACCOUNT)
 THROTTLED = Fault(FaultKind.THROTTLED, FaultReach.ACCOUNT)
+PASSING = Fault(FaultKind.TRANSIENT, FaultReach.NONE)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
-"""A known amount put into each reason and each kind of waste comes back as exactly that amount."""
+"""A known amount put into each reason and each kind of waste comes back as exactly that amount, in every format."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -12,14 +14,18 @@ import pytest
 
 from router.ledger.entry import CostBasis
 from router.ledger.month import Month
+from router.render.showback_text import as_wide
+from router.render.tables import Screen
 from router.showback.reconcile.aggregates import FactAggregate, aggregate_facts
-from router.showback.reconcile.currencies import ExchangeRate, convert_currencies
 from router.showback.reconcile.findings import FindingKind, ReconcileTolerance, collect_findings
-from router.showback.reconcile.outcome import MatchOutcome, read_outcome
+from router.showback.reconcile.outcome import ExchangeRate, MatchOutcome, convert_currencies, read_outcome
 from router.showback.reconcile.variance import VarianceBridge, VarianceBucket, compute_variances
 from router.showback.report.rollup_tables import planned_relation
+from router.showback.report.values import ShowbackReport
+from tests.support.facts_rows import facts
 from tests.support.planted import planted
 from tests.support.reconciled import connected
+from tests.support.showback_reports import BESIDE, Rows, exact_rows, report_of, short_forms
 
 START, END = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)
 P, Q, M, W, U, C, T = VarianceBucket
@@ -45,12 +51,6 @@ WASTE = {
 }  # fmt: skip
 
 
-def november(connection: duckdb.DuckDBPyConnection) -> tuple[FactAggregate, ...]:
-    """The aggregates of November, all of whose plan has passed."""
-    planned = planned_relation(connection, "facts", [Month(2026, 11)], END)
-    return aggregate_facts(connection, CostBasis.BILLED, planned=planned, month="2026-11")
-
-
 @pytest.fixture(scope="module")
 def month() -> Iterator[duckdb.DuckDBPyConnection]:
     with connected(planted()) as connection:
@@ -59,7 +59,9 @@ def month() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def summed(month: duckdb.DuckDBPyConnection) -> tuple[FactAggregate, ...]:
-    return november(month)
+    """The aggregates of November, all of whose plan has passed."""
+    planned_facts = planned_relation(month, "facts", [Month(2026, 11)], END)
+    return aggregate_facts(month, CostBasis.BILLED, planned=planned_facts, month="2026-11")
 
 
 @pytest.fixture(scope="module")
@@ -158,3 +160,59 @@ def test_what_exceeds_a_hundredth_and_five_dollars_is_a_finding(
     assert set(plans) == set(JOBS) - {"late", ""}
     lenient = collect_findings(compute_variances(summed, ["job"]), came_to, ReconcileTolerance(amount=Decimal(1000)))
     assert [f.kind for f in lenient] == [FindingKind.CURRENCY]
+
+
+FORMATS = ("json", "csv", "parquet", "xlsx", "html")
+COLUMNS = ("price", "quantity", "mix", "waste", "unplanned", "credit", "timing")
+
+
+@pytest.fixture(scope="module")
+def reported(summed: tuple[FactAggregate, ...]) -> ShowbackReport:
+    return report_of(facts(planted()), beside=replace(BESIDE, aggregates=summed), basis=CostBasis.BILLED)
+
+
+@pytest.fixture(scope="module")
+def read(reported: ShowbackReport) -> dict[str, Rows]:
+    return {form: dict(sections)["variance"] for form, sections in exact_rows(reported).items()}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_each_reason_has_its_amount(read: dict[str, Rows], form: str) -> None:
+    rows = {row["job"]: row for row in read[form] if row["currency"] == "USD"}
+    assert rows.keys() == {job or "__unallocated__" for job in JOBS}
+    for job, (planned, _, buckets) in JOBS.items():
+        row, wanted = rows[job or "__unallocated__"], {b.value: Decimal(usd) for b, usd in buckets.items()}
+        found = {name: Decimal(row[f"by_{name}"] or 0) for name in COLUMNS}
+        assert {name: usd for name, usd in found.items() if usd} == wanted, job
+        assert Decimal(row["planned"] or 0) == Decimal(planned)
+        assert Decimal(row["invoiced"] or 0) == Decimal(planned) + sum(found.values(), Decimal(0))
+
+
+def test_what_people_read_has_them_to_the_cent(reported: ShowbackReport) -> None:
+    for text in (short_forms(reported)["markdown"], as_wide(reported, Screen(160))):
+        part = text[text.upper().index("PLANNED, METERED, INVOICED") :]
+        rows = [re.split(r"[ |]+", line.strip(" |").replace("\\", "")) for line in part.splitlines()]
+        head = next(row for row in rows if row[0].upper() == "JOB")
+        found = {
+            (row[0], row[1]): dict(zip([name.lower() for name in head], row, strict=True))
+            for row in rows
+            if len(row) == len(head)
+        }
+        for job, (_, _, buckets) in JOBS.items():
+            row, wanted = found[job or "__unallocated__", "USD"], {b.value: Decimal(usd) for b, usd in buckets.items()}
+            for name in COLUMNS:
+                cell = row[name]
+                assert Decimal("0" if cell == "-" else cell.replace(",", "")) == wanted.get(name, 0), (job, name)
+
+
+def test_styled_headings_change_no_column(reported: ShowbackReport) -> None:
+    for width in (80, 130):
+        styled = as_wide(reported, Screen(width, lambda heading: f"<{heading}>"))
+        assert styled.count("\n<") > 5
+        assert re.sub(r"(?m)^<(.*)>$", r"\1", styled) == as_wide(reported, Screen(width))
+
+
+def test_a_narrow_table_says_what_it_leaves_out(reported: ShowbackReport) -> None:
+    part = as_wide(reported)[as_wide(reported).index("PLANNED, METERED, INVOICED") :]
+    assert "left out: Metered, " in part
+    assert max(map(len, part.splitlines())) <= 80

@@ -1,5 +1,5 @@
-"""What people complained about in public threads of other tools, each as a test. Those about reports and their formats
-are with the reports; #1751, #2769, #1645 and #1670 of metering are in test_running_stretches.py too."""
+"""What people complained about in public threads of other tools, each as a test. Those about reports, their
+formats and sharing are with these; #1751, #2769, #1645 and #1670 of metering are in test_running_stretches.py too."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from router.render.showback_page import page
 from router.showback.focus.charge_files import write_csv
 from router.showback.focus.survey import check_file
 from router.showback.focus_from_ledger import ClosedBooks, UnpricedEntries, charges_of_entries
-from router.showback.shared_costs import Group, SharingMethod, share_costs
 from router.state.store import StateStore
 from tests.support.asked_quotes import a_quote
 from tests.support.command import plan as plan_command
@@ -45,7 +44,6 @@ from tests.support.state_values import HOUR, attempt, entry, node
 SPOT = offer("aws/north-1", "p9.48xlarge", "spot", "0.98")
 HERE = offer("aws/north-1", "p9.48xlarge", "on_demand", "1.20")
 YEAR = timedelta(days=365)
-AMOUNTS: dict[Group, Decimal] = {("a",): Decimal(60), ("b",): Decimal(30), ("c",): Decimal(10)}
 
 
 def charged(entries: list[LedgerEntry]) -> list[Any]:
@@ -196,30 +194,6 @@ class TestInfracost:
             limits = make_limits({"teams": [{"team": job.team, "budget": f"${room}"}]})
             found = budget_refusals(orders, plan, {job.name: job}, limits, [spent], [], NOW)
             assert [refusal.cause for refusal in found] == ([RefusalReason.BUDGET] if refused else [])
-
-
-class TestIdle:
-    """OpenCost and Kubecost: what is idle is shared by all, to the last digit, or stays where it is seen."""
-
-    def test_opencost_1124_a_filter_does_not_change_what_is_shared(self) -> None:
-        found = share_costs(AMOUNTS, {"idle": Decimal(50)}, SharingMethod.WEIGHTED, total=Decimal(150))
-        assert [row.after for row in found.rows if row.group == ("a",)] == [90]
-        with pytest.raises(ValueError, match="share over all groups"):
-            share_costs({("a",): Decimal(60)}, {"idle": Decimal(50)}, SharingMethod.WEIGHTED, total=Decimal(150))
-
-    @pytest.mark.parametrize("method", [SharingMethod.WEIGHTED, SharingMethod.EVEN])
-    def test_opencost_883_3823_idle_does_not_vanish_where_nothing_weighs(self, method: SharingMethod) -> None:
-        nothing: dict[Group, Decimal] = {("a",): Decimal(0), ("b",): Decimal(0)}
-        found = share_costs(nothing, {"idle": Decimal("0.01")}, method, total=Decimal("0.01"))
-        assert [row.after for row in found.rows] == [Decimal("0.005"), Decimal("0.005")]
-        nobody = share_costs({}, {"idle": Decimal("0.01")}, method, total=Decimal("0.01"))
-        assert [(kept.pot, kept.amount) for kept in nobody.kept] == [("idle", Decimal("0.01"))]
-
-    def test_kubecost_168_no_share_of_a_cost_is_negative(self) -> None:
-        amounts: dict[Group, Decimal] = {**AMOUNTS, ("credit",): Decimal(-80)}
-        found = share_costs(amounts, {"idle": Decimal(50)}, SharingMethod.WEIGHTED, total=Decimal(70))
-        assert all(row.shared >= 0 for row in found.rows)
-        assert sum([*(row.after for row in found.rows), *(each.amount for each in found.kept)]) == 70
 
 
 class TestTokens:

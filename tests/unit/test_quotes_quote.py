@@ -1,4 +1,4 @@
-"""Quotes: what they say of small jobs whose cost is known, what they refuse, what they leave out."""
+"""Quotes: what they say of small jobs whose cost is known and of other deadlines, and what they refuse or leave out."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from hypothesis import strategies as st
 
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
-from router.quotes.quote import BudgetQuote, Reach
+from router.jobs.goodput import run_share
+from router.quotes.curve import deadline_figure
+from router.quotes.quote import BudgetQuote, Quote, Reach
 from router.quotes.quote_json import answers_to_json, quote_content, quote_from_json, quote_to_json
+from router.quotes.runner import QuoteClock
 from router.render import quote_text
 from router.spot.availability.observed import PoolObservation
-from tests.support.asked_quotes import a_budget, a_quote, by, dollars, refused
+from tests.support.asked_quotes import a_budget, a_quote, asking, by, dollars, refused
 from tests.support.made_up_book import offer
-from tests.support.scenes import ALPS, BAY, LAKE, NORTH, NORTH_SPOT, NOW, SOUTH, a_job
+from tests.support.scenes import ALPS, BAY, LAKE, NORTH, NORTH_SPOT, NOW, SOUTH, a_job, plan_of
 
 HOURS = 3.2  # 300 steps at 100 an hour, after 12 minutes
 POOL = "aws/north-1//p9.48xlarge"
@@ -229,3 +232,73 @@ def test_any_deadline_that_can_be_met_has_a_quote_with_a_curve(hours: float, ste
     assert len(q.curve) >= 2
     assert all(p.p50 is not None for p in q.curve)
     assert all(dollars(a.mean) >= dollars(b.mean) for a, b in pairwise(q.curve))
+
+
+@pytest.mark.parametrize("error", [0.0, 0.1, 0.3])
+def test_plan_and_quote_expect_the_same_of_a_speed_that_is_not_sure(error: float) -> None:
+    job = a_job(steps=1000, relative_error=error, spot="never", deadline="+60h")
+    plan, quote = plan_of([job], [NORTH]), a_quote(job, 60, [NORTH])
+    assert dollars(quote.usd.mean) == pytest.approx(plan.cost_usd.dollars(), rel=0.01)
+    assert dollars(quote.plan_usd) == pytest.approx(plan.cost_usd.dollars(), abs=0.01)
+
+
+def test_a_quote_names_the_figure_of_the_plan_on_spot() -> None:
+    job = a_job(steps=1000, relative_error=0.2, deadline="+60h")
+    plan, quote = plan_of([job], [NORTH, NORTH_SPOT]), a_quote(job, 60, [NORTH, NORTH_SPOT])
+    assert dollars(quote.plan_usd) == pytest.approx(plan.cost_usd.dollars(), abs=0.01)
+
+
+def test_draws_of_the_error_have_its_mean_and_spread_in_each_hundred() -> None:
+    ask = asking(a_job(steps=1000, relative_error=0.2, spot="never"), 60, [NORTH])
+    slow = ask.stage(ask.venues, QuoteClock(3600, 60), 400).slow
+    for part in np.split(slow, 4):
+        assert part.mean() == pytest.approx(1, abs=0.01)
+        assert part.std() == pytest.approx(0.2, rel=0.1)
+    assert run_share(0.3, np.array([-5.0, 0.0, 1.0])).tolist() == pytest.approx([0.2, 1.0, 1.3])
+
+
+@pytest.fixture(scope="module")
+def quote() -> Quote:
+    return a_quote(a_job(steps=900), 24, [NORTH, NORTH_SPOT, SOUTH])
+
+
+def test_the_deadline_asked_for_has_the_quote_s_own_figures(quote: Quote) -> None:
+    figure = deadline_figure(quote, quote.deadline)
+    assert figure is not None
+    assert figure.is_exact
+    assert (figure.mean, figure.p90, figure.on_time) == (quote.usd.mean, quote.usd.p90, quote.on_time)
+
+
+def test_between_two_points_it_lies_on_the_line_to_the_cent(quote: Quote) -> None:
+    first, last = next((a, b) for a, b in zip(quote.curve, quote.curve[1:], strict=False) if a.mean and b.mean)
+    known = [quote.deadline, *(p.deadline for p in (quote.hour_earlier, quote.hour_later) if p)]
+    assert not any(first.deadline < at < last.deadline for at in known), "choose another pair"
+    figure = deadline_figure(quote, first.deadline + (last.deadline - first.deadline) / 4)
+    assert figure is not None
+    assert first.mean is not None
+    assert last.mean is not None
+    exact = (3 * first.mean.nanos + last.mean.nanos) / 4
+    assert figure.mean is not None
+    assert figure.mean.nanos % 10**7 == 0
+    assert abs(figure.mean.nanos - exact) <= 10**7 / 2
+    assert not figure.is_exact
+
+
+def test_after_the_last_point_it_costs_at_most_that_and_before_the_first_nothing_is_known(quote: Quote) -> None:
+    assert quote.hour_later is not None
+    last = max((*quote.curve, quote.hour_later), key=lambda p: p.deadline)
+    later = deadline_figure(quote, last.deadline + timedelta(days=30))
+    assert later is not None
+    assert (later.after, later.mean) == (None, last.mean)
+    assert deadline_figure(quote, quote.start) is None
+
+
+def test_an_end_without_a_cost_gives_no_figure_between(quote: Quote) -> None:
+    from dataclasses import replace
+
+    first, last = quote.curve[0], quote.curve[1]
+    endless = replace(quote, curve=(replace(first, mean=None), last))
+    figure = deadline_figure(endless, first.deadline + timedelta(seconds=1))
+    assert figure is not None
+    assert figure.mean is None
+    assert isinstance(figure.p90, Usd)

@@ -41,6 +41,20 @@ def store(tmp_path: Path) -> Iterator[StateStore]:
         yield opened
 
 
+@pytest.fixture
+def extract(store: StateStore, tmp_path: Path) -> LedgerExtract:
+    return LedgerExtract(tmp_path / "extract", store.id)
+
+
+def fact_of(*given: LedgerEntry) -> dict[str, Any]:
+    fact: dict[str, Any] = facts_table(*given).to_pylist()[0]
+    return fact
+
+
+def facts_table(*given: LedgerEntry) -> pa.Table:
+    return facts_of_rows(columns_from_rows(list(chain_rows([entry_values(each) for each in given], 0, BEGINNING))))
+
+
 def told(extract: LedgerExtract, manifest: ExtractManifest, kind: str = "facts") -> pa.Table:
     return pa.concat_tables([pq.read_table(part.path(extract.folder, kind)) for part in manifest.parts])
 
@@ -65,7 +79,7 @@ def test_a_row_is_read_as_the_entry_that_it_is() -> None:
         market=Market.ON_DEMAND,
         machines=1,
     )
-    (fact,) = facts_of_rows(columns_from_rows(list(chain_rows([entry_values(given_entry)], 0, BEGINNING)))).to_pylist()
+    fact = fact_of(given_entry)
     assert fact["source"] == "metered"
     assert fact["state"] == "Estimated"
     assert fact["category"] == "Usage"
@@ -82,7 +96,7 @@ def test_what_has_no_price_has_no_amount() -> None:
     disk = entry(
         what=CostItem.DISK, unit="GiB-Hours", unpriced=True, usd=Usd(0), usd_per_hour=None, quantity=Fraction(200)
     )
-    (fact,) = facts_of_rows(columns_from_rows(list(chain_rows([entry_values(disk)], 0, BEGINNING)))).to_pylist()
+    fact = fact_of(disk)
     assert fact["unpriced"] is True
     assert [fact[name] for name in ("billed", "effective", "list", "on_demand", "hours")] == [None] * 5
     assert fact["quantity"] == 200
@@ -99,7 +113,7 @@ def test_on_demand_is_the_list_price_of_all_the_machines() -> None:
         rank=None,
         on_demand_usd_per_hour=UsdPerHour.parse("55"),
     )
-    (fact,) = facts_of_rows(columns_from_rows(list(chain_rows([entry_values(planned)], 0, BEGINNING)))).to_pylist()
+    fact = fact_of(planned)
     assert (fact["on_demand"], fact["hours"], fact["gpu_hours"]) == (Decimal("82.5"), Decimal("1.5"), 12)
 
 
@@ -116,16 +130,14 @@ def test_on_demand_is_the_list_price_of_all_the_machines() -> None:
 )
 def test_what_people_add_has_the_category_of_focus(kind: LedgerEntryKind, said: dict[str, Any], category: str) -> None:
     added = entry(kind=kind, who="ada", reason="because", **said)
-    (fact,) = facts_of_rows(columns_from_rows(list(chain_rows([entry_values(added)], 0, BEGINNING)))).to_pylist()
+    fact = fact_of(added)
     assert (fact["source"], fact["category"]) == ("added", category)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(entries(st.just("k")), min_size=1, max_size=8))
 def test_any_entry_becomes_a_fact_with_its_money(given_entries: list[LedgerEntry]) -> None:
-    table = facts_of_rows(
-        columns_from_rows(list(chain_rows([entry_values(each) for each in given_entries], 0, BEGINNING)))
-    )
+    table = facts_table(*given_entries)
     assert table.schema == SCHEMA
     for fact, each in zip(table.to_pylist(), given_entries, strict=True):
         assert fact["billed"] == (None if each.unpriced else Decimal(each.usd.nanos).scaleb(-9))
@@ -134,8 +146,7 @@ def test_any_entry_becomes_a_fact_with_its_money(given_entries: list[LedgerEntry
         assert fact["month"] == str(each.period)
 
 
-def test_it_grows_by_what_is_new(store: StateStore, tmp_path: Path) -> None:
-    extract = LedgerExtract(tmp_path / "extract", store.id)
+def test_it_grows_by_what_is_new(store: StateStore, extract: LedgerExtract) -> None:
     store.ledger.append(hours(0, 10), after=0)
     with extract.current(store.ledger) as first:
         assert spent(extract, first) == Decimal("275.2")
@@ -150,8 +161,7 @@ def test_it_grows_by_what_is_new(store: StateStore, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_many_small_parts_become_few_and_say_the_same(store: StateStore, tmp_path: Path) -> None:
-    extract = LedgerExtract(tmp_path / "extract", store.id)
+def test_many_small_parts_become_few_and_say_the_same(store: StateStore, extract: LedgerExtract) -> None:
     for number in range(40):
         store.ledger.append(hours(number, 1, NOW + number * HOUR), after=number)
         with extract.current(store.ledger):
@@ -164,8 +174,7 @@ def test_many_small_parts_become_few_and_say_the_same(store: StateStore, tmp_pat
         assert len(list(extract.folder.rglob("*.parquet"))) == 3 * len(manifest.parts)
 
 
-def test_deleted_it_is_made_again(store: StateStore, tmp_path: Path) -> None:
-    extract = LedgerExtract(tmp_path / "extract", store.id)
+def test_deleted_it_is_made_again(store: StateStore, extract: LedgerExtract) -> None:
     store.ledger.append(hours(0, 10), after=0)
     with extract.current(store.ledger) as before:
         pass
@@ -174,8 +183,7 @@ def test_deleted_it_is_made_again(store: StateStore, tmp_path: Path) -> None:
         assert (after.head, after.hash, spent(extract, after)) == (before.head, before.hash, Decimal("275.2"))
 
 
-def test_a_file_that_is_gone_makes_all_anew(store: StateStore, tmp_path: Path) -> None:
-    extract = LedgerExtract(tmp_path / "extract", store.id)
+def test_a_file_that_is_gone_makes_all_anew(store: StateStore, extract: LedgerExtract) -> None:
     store.ledger.append(hours(0, 10), after=0)
     with extract.current(store.ledger) as manifest:
         gone = manifest.parts[0].path(extract.folder, "sums")
@@ -184,9 +192,8 @@ def test_a_file_that_is_gone_makes_all_anew(store: StateStore, tmp_path: Path) -
         assert spent(extract, again) == Decimal("275.2")
 
 
-def test_another_ledger_is_never_taken_for_this_one(store: StateStore, tmp_path: Path) -> None:
+def test_another_ledger_is_never_taken_for_this_one(store: StateStore, extract: LedgerExtract, tmp_path: Path) -> None:
     """A state that was restored from an older backup and went on another way: same id, same numbers, other hashes."""
-    extract = LedgerExtract(tmp_path / "extract", store.id)
     store.ledger.append(hours(0, 10), after=0)
     with extract.current(store.ledger):
         pass
@@ -197,8 +204,7 @@ def test_another_ledger_is_never_taken_for_this_one(store: StateStore, tmp_path:
             assert manifest.hash == other.ledger.hash_at(12)
 
 
-def test_what_a_killed_one_left_is_swept(store: StateStore, tmp_path: Path) -> None:
-    extract = LedgerExtract(tmp_path / "extract", store.id)
+def test_what_a_killed_one_left_is_swept(store: StateStore, extract: LedgerExtract) -> None:
     store.ledger.append(hours(0, 3), after=0)
     with extract.current(store.ledger) as manifest:
         left = extract.folder / "month=2026-11" / "000000009-000000009-deadbeef.facts.parquet"
@@ -214,8 +220,9 @@ def archived(store: StateStore, path: Path) -> None:
     store.archives.archive(Month(2026, 11), path, who="ada", at=NOW)
 
 
-def test_archived_rows_stay_in_an_extract_that_had_them(store: StateStore, tmp_path: Path) -> None:
-    extract = LedgerExtract(tmp_path / "extract", store.id)
+def test_archived_rows_stay_in_an_extract_that_had_them(
+    store: StateStore, extract: LedgerExtract, tmp_path: Path
+) -> None:
     store.ledger.append([*hours(0, 3, OCTOBER), *hours(3, 2)], after=0)
     with extract.current(store.ledger) as before:
         assert spent(extract, before) == Decimal("137.6")
@@ -226,9 +233,10 @@ def test_archived_rows_stay_in_an_extract_that_had_them(store: StateStore, tmp_p
         assert (spent(extract, after), after.gaps) == (Decimal("165.12"), ())
 
 
-def test_archived_rows_that_were_never_read_are_gaps_until_the_file_is_given(store: StateStore, tmp_path: Path) -> None:
+def test_archived_rows_that_were_never_read_are_gaps_until_the_file_is_given(
+    store: StateStore, extract: LedgerExtract, tmp_path: Path
+) -> None:
     archived(store, tmp_path / "2026.gz")
-    extract = LedgerExtract(tmp_path / "extract", store.id)
     with extract.current(store.ledger) as manifest:
         assert (manifest.gaps, spent(extract, manifest)) == (((1, 3),), Decimal("55.04"))
     for _ in range(2):  # again adds nothing
@@ -237,8 +245,7 @@ def test_archived_rows_that_were_never_read_are_gaps_until_the_file_is_given(sto
             assert (manifest.gaps, spent(extract, manifest)) == ((), Decimal("137.6"))
 
 
-def test_an_extract_of_another_format_is_made_anew(store: StateStore, tmp_path: Path) -> None:
-    extract = LedgerExtract(tmp_path / "extract", store.id)
+def test_an_extract_of_another_format_is_made_anew(store: StateStore, extract: LedgerExtract) -> None:
     store.ledger.append(hours(0, 3), after=0)
     with extract.current(store.ledger):
         pass
@@ -260,7 +267,7 @@ def test_the_days_of_a_fact_add_up_to_it(usd: int, begins: int, lasts: int) -> N
     end = start + timedelta(microseconds=lasts)
     kind: dict[str, Any] = {"kind": LedgerEntryKind.ADJUSTMENT, "who": "ada", "reason": "because"}
     one = entry(start=start, end=end, usd=Usd(usd), **kind)
-    table = facts_of_rows(columns_from_rows(list(chain_rows([entry_values(one)], 0, BEGINNING))))
+    table = facts_table(one)
     with connect() as connection:
         connection.register("facts", table)
         days = connection.sql(rollups.days_sql("facts")).to_arrow_table()

@@ -15,7 +15,7 @@ from router.app.showback import report_of_files
 from router.ledger.month import Month
 from router.showback.labels import label_name, label_word
 from router.showback.report.build import collect_columns
-from router.showback.report.export_tables import report_to_csv
+from router.showback.report.export import report_to_csv
 from router.showback.report.lines import SpendLine, SpendSums, find_level, label_names
 from router.showback.report.query import ReportQuery
 from router.showback.report.values import ReportColumn, ReportSection, ShowbackReport

@@ -22,10 +22,8 @@ from router.render.showback_view import month_page_of
 from router.render.tables import Screen
 from router.showback.apportion import sum_known
 from router.showback.reconcile.aggregates import FactAggregate, FactSide
-from router.showback.report.anomalies import SeriesDay, find_anomaly
-from router.showback.report.change import ThingCost, explain_change
-from router.showback.report.export_tables import report_to_csv, report_to_workbook
-from router.showback.report.forecast import forecast_month_end
+from router.showback.report.change import SeriesDay, ThingCost, explain_change, find_anomaly
+from router.showback.report.export import report_to_csv, report_to_workbook
 from router.showback.report.query import (
     BudgetUse,
     JobDue,
@@ -33,6 +31,7 @@ from router.showback.report.query import (
     ReportInputs,
     ReportQuery,
 )
+from router.showback.report.totals import forecast_month_end
 from router.showback.report.values import CellKind, ShowbackReport, short_text
 from router.showback.shared_costs import SharingMethod
 from tests.support.showback_reports import (

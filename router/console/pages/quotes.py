@@ -34,7 +34,7 @@ from router.console.task_kinds import QUOTE, QUOTE_ACCEPTANCE, submit_acceptance
 from router.console.work import FIELD
 from router.jobs.fields import RefusedError
 from router.jobs.quantities import Moment, parse_time_ahead
-from router.quotes.other_deadline import deadline_figure
+from router.quotes.curve import deadline_figure
 from router.render.figures import day_clock, money
 from router.render.pages import PageFrame, fill_template
 from router.render.quote_form_page import (

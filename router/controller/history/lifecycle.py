@@ -8,8 +8,15 @@ from enum import StrEnum
 
 from pricing.units import format_count
 from router.agent import protocol
-from router.faults.classify import find_telling_line, is_by_signal, stated_fault
-from router.faults.fault import Fault, FaultAction, FaultKind, describe_fault
+from router.faults.fault import (
+    Fault,
+    FaultAction,
+    FaultKind,
+    describe_fault,
+    find_telling_line,
+    is_by_signal,
+    stated_fault,
+)
 from router.state.records import Attempt, NodeRecord, NoticeRecord, Phase
 
 # A training that reports no steps counts as resumed after this many seconds.

@@ -13,8 +13,7 @@ from pricing.pool_experience import LossReason
 from router.agent import protocol
 from router.controller.history.attempt_history import AttemptHistory
 from router.controller.history.lifecycle import ReleaseReason
-from router.faults.classify import fault_of_refusal
-from router.faults.fault import FaultKind
+from router.faults.fault import FaultKind, fault_of_refusal
 from router.jobs.experience import (
     LONGEST_MEMORY,
     Experience,

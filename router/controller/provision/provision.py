@@ -19,8 +19,18 @@ from router.controller.history.metering import DISK_GIB, PROVISIONING
 from router.controller.release.inventory import MachineInventory, own_machines, record_found_machines
 from router.controller.release.shared_network import join_network
 from router.controller.workspace.workspaces import checks_machines
-from router.faults.classify import fault_of_error, find_telling_line, stated_fault
-from router.faults.fault import JOB_FAULT, OURS, SHORT, STOPPED, UNHEALTHY, UNKNOWN_FAULT, Fault
+from router.faults.fault import (
+    JOB_FAULT,
+    OURS,
+    SHORT,
+    STOPPED,
+    UNHEALTHY,
+    UNKNOWN_FAULT,
+    Fault,
+    fault_of_error,
+    find_telling_line,
+    stated_fault,
+)
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.errors import TerraformError
 from terraform.module_metadata import module_facts

@@ -17,10 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pricing.atomic_file import open_atomic
-from router.showback.focus.columns import BY_NAME, Charge, FocusColumnKind
+from router.showback.focus.columns import BY_NAME, NEWEST, RENAMED_COLUMNS, Charge, FocusColumnKind, written_columns
 from router.showback.focus.texts import decimal_text, json_text, moment_text
 from router.showback.focus.typed_rows import arrow_schema
-from router.showback.focus.versions import NEWEST, RENAMED_COLUMNS, written_columns
 
 _ROWS_AT_ONCE = 16_384
 
@@ -97,14 +96,12 @@ def _cell_values(charge: Charge, version: str) -> tuple[Any, ...]:
 
 
 def _cell_texts(charge: Charge, version: str) -> tuple[str, ...]:
-    """Return the cells for a text file; null is an empty cell."""
     fields, kinds = _row_getter(version)
     return tuple("" if value is None else _text(value, kind) for value, kind in zip(fields(charge), kinds, strict=True))
 
 
 @cache
 def _row_getter(version: str) -> tuple[Callable[[Charge], tuple[Any, ...]], tuple[FocusColumnKind, ...]]:
-    """Return the getter of a row's values from a charge, and the kinds of the values."""
     columns = written_columns(version)
     fields = attrgetter(*(BY_NAME[RENAMED_COLUMNS.get(column.name, column.name)].field for column in columns))
     return fields, tuple(column.kind for column in columns)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from router.showback.focus.batches import Batch
+from router.showback.focus.feed import Batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +103,10 @@ class FocusFinding:
 
     @property
     def what(self) -> str:
-        """The fault."""
         return RULES[self.rule].what.replace("{value}", self.value)
 
     @property
     def why(self) -> str:
-        """The reason for the rule."""
         return RULES[self.rule].why
 
     def place(self, name: str) -> str:
@@ -127,7 +125,6 @@ class FindingTally:
     findings: list[FocusFinding] = field(default_factory=list)
 
     def add(self, finding: FocusFinding) -> None:
-        """Add one finding."""
         if self._count(finding.rule, finding.column, 1) > 0:
             self.findings.append(finding)
 

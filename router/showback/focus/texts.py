@@ -30,24 +30,20 @@ def moment_text(value: datetime) -> str:
     return f"{text.rstrip('0') if value.microsecond else text}Z"
 
 
-def json_text(value: Json) -> str:
+def json_text(value: Any) -> str:
     """Return one line, keys sorted, amounts as exact numbers.
 
     ValueError for a value that JSON has no word for, floats among them.
     """
-    return _json(value)
-
-
-def _json(value: Any) -> str:
     if value is None or isinstance(value, str | bool | int):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, Decimal):
         return decimal_text(value)
     if isinstance(value, Mapping):
-        pairs = (f"{json.dumps(str(key), ensure_ascii=False)}:{_json(value[key])}" for key in sorted(value))
+        pairs = (f"{json.dumps(str(key), ensure_ascii=False)}:{json_text(value[key])}" for key in sorted(value))
         return "{" + ",".join(pairs) + "}"
     if isinstance(value, Sequence):
-        return "[" + ",".join(_json(entry) for entry in value) + "]"
+        return "[" + ",".join(json_text(entry) for entry in value) + "]"
     raise ValueError(f"{type(value).__name__} has no place in JSON of a charge")
 
 

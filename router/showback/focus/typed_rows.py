@@ -7,7 +7,7 @@ A cell that cannot be read is marked and null.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
@@ -20,16 +20,14 @@ from numpy.typing import NDArray
 
 from router.showback.facts import AMOUNT, MOMENT, MONEY
 from router.showback.focus import words
-from router.showback.focus.batches import Batch
-from router.showback.focus.columns import BY_NAME, FocusColumn, FocusColumnKind
+from router.showback.focus.columns import BY_NAME, NEWEST_NAMES, FocusColumn, FocusColumnKind
+from router.showback.focus.feed import Batch
 from router.showback.focus.rules import RuleViolation
 from router.showback.focus.texts import MOMENT as MOMENT_PATTERN
 from router.showback.focus.texts import NUMBER, join_key_values, read_json
-from router.showback.focus.versions import NEWEST_NAMES
 
 
 def arrow_type(column: FocusColumn) -> pa.DataType:
-    """Return the type of one column."""
     if column.kind is FocusColumnKind.DECIMAL:
         return MONEY if column.name.endswith(("Cost", "Price")) else AMOUNT
     return MOMENT if column.kind is FocusColumnKind.MOMENT else pa.string()
@@ -48,6 +46,7 @@ _LENIENT = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(E[+-]?\d{1,3})?\s*", re.ASCII 
 _WIDE = Context(prec=200)
 _CACHED = 1 << 16
 TypedColumn = tuple[pa.Array, list[RuleViolation]]
+ColumnReader = Callable[[pa.StringArray, FocusColumn], TypedColumn]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,8 @@ def convert_batch(batch: Batch, sources: Mapping[str, str]) -> TypedBatch:
     for target, source in sources.items():
         delivered = BY_NAME[source]
         text, word_marks = _blank_words(batch.columns[source], delivered)
-        columns[target], cell_marks = _READERS.get(delivered.kind, _as_text)(text, delivered, BY_NAME[target])
+        reader = _READERS.get(delivered.kind)
+        columns[target], cell_marks = (text, []) if reader is None else reader(text, delivered)
         marks += [*word_marks, *cell_marks]
         if not delivered.nullable and text.null_count:
             marks.append(_mark("null", source, pc.is_null(text)))
@@ -110,39 +110,33 @@ def _blank_words(text: pa.StringArray, column: FocusColumn) -> TypedColumn:
     return text, marks
 
 
-def _as_text(text: pa.StringArray, column: FocusColumn, target: FocusColumn) -> TypedColumn:  # noqa: ARG001
-    return text, []
-
-
-def _word_reader(
-    rule: str, is_bad: Callable[[str, FocusColumn], bool]
-) -> Callable[[pa.StringArray, FocusColumn, FocusColumn], TypedColumn]:
-    def read(text: pa.StringArray, column: FocusColumn, target: FocusColumn) -> TypedColumn:  # noqa: ARG001
+def _word_reader(rule: str, is_bad: Callable[[str, FocusColumn], bool]) -> ColumnReader:
+    def read(text: pa.StringArray, column: FocusColumn) -> TypedColumn:
         refused = [each for each in _distinct(text) if is_bad(each, column)]
-        return text, _nonempty(
-            _mark(rule, column.name, pc.is_in(text, pa.array(refused, pa.string())))
-        ) if refused else []
+        return text, _mark_texts(rule, column, text, refused)
 
     return read
+
+
+def _mark_texts(rule: str, column: FocusColumn, text: pa.StringArray, refused: Collection[str]) -> list[RuleViolation]:
+    return [_mark(rule, column.name, pc.is_in(text, pa.array(refused, pa.string())))] if refused else []
 
 
 def _distinct(text: pa.StringArray) -> Iterator[str]:
     return (each for each in pc.unique(text).to_pylist() if each is not None)
 
 
-def _as_json(text: pa.StringArray, column: FocusColumn, target: FocusColumn) -> TypedColumn:  # noqa: ARG001
-    marks = []
-    if joined := {each: other for each in _distinct(text) if (other := _joined_key_values(each)) is not None}:
-        marks.append(_mark("key-values", column.name, pc.is_in(text, pa.array(joined, pa.string()))))
+def _as_json(text: pa.StringArray, column: FocusColumn) -> TypedColumn:
+    joined = {each: other for each in _distinct(text) if (other := _joined_key_values(each)) is not None}
+    marks = _mark_texts("key-values", column, text, joined)
+    if joined:
         encoded = text.dictionary_encode()
         text = pa.array([joined.get(each, each) for each in encoded.dictionary.to_pylist()], pa.string()).take(
             encoded.indices
         )
     faults = {each: _json_fault(each, column.name) for each in _distinct(text)}
     for rule in ("json", "json-key"):
-        refused = [each for each, fault in faults.items() if fault == rule]
-        if refused:
-            marks.append(_mark(rule, column.name, pc.is_in(text, pa.array(refused, pa.string()))))
+        marks += _mark_texts(rule, column, text, [each for each, fault in faults.items() if fault == rule])
     return text, marks
 
 
@@ -176,8 +170,8 @@ def _has_own_keys(content: Mapping[str, object], defined_keys: frozenset[str]) -
     return any(key not in defined_keys and not key.startswith("x_") for key in content)
 
 
-def _as_decimal(text: pa.StringArray, column: FocusColumn, target: FocusColumn) -> TypedColumn:
-    kind = arrow_type(target)
+def _as_decimal(text: pa.StringArray, column: FocusColumn) -> TypedColumn:
+    kind = arrow_type(column)
     strict = pc.match_substring_regex(text, f"^{NUMBER}$")
     marks = _nonempty(_mark("number", column.name, pc.invert(strict)))
     try:
@@ -213,7 +207,7 @@ def _amount(text: str, places: int, digits: int) -> tuple[Decimal | None, str]:
         return stored, "" if stored == value else "rounded"
 
 
-def _as_moment(text: pa.StringArray, column: FocusColumn, target: FocusColumn) -> TypedColumn:  # noqa: ARG001
+def _as_moment(text: pa.StringArray, column: FocusColumn) -> TypedColumn:
     encoded = text.dictionary_encode()
     moments = [_read_moment(each) for each in encoded.dictionary.to_pylist()]
     column_of_moments = pa.array([moment for moment, _ in moments], MOMENT).take(encoded.indices)
@@ -239,7 +233,7 @@ def _is_no_unit(text: str, column: FocusColumn) -> bool:  # noqa: ARG001
     return text != text.strip() or _LENIENT.fullmatch(text) is not None
 
 
-_READERS: dict[FocusColumnKind, Callable[[pa.StringArray, FocusColumn, FocusColumn], TypedColumn]] = {
+_READERS: dict[FocusColumnKind, ColumnReader] = {
     FocusColumnKind.DECIMAL: _as_decimal,
     FocusColumnKind.MOMENT: _as_moment,
     FocusColumnKind.JSON: _as_json,

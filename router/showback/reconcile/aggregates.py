@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from router.files import duckdb_session
+from router.files.duckdb_session import rows_of
 from router.ledger.entry import CostBasis
-from router.showback.reconcile.exact import AMOUNT_SQL, MONEY_SQL
+from router.showback.facts import AMOUNT_SQL, MONEY_SQL
 
 if TYPE_CHECKING:
     import duckdb
@@ -104,23 +104,17 @@ FROM ({{parts}}) GROUP BY side, {_GROUP_SQL}, corrected, money IS NULL ORDER BY 
 
 
 def aggregate_facts(
-    connection: duckdb.DuckDBPyConnection,
-    basis: CostBasis,
-    *,
-    planned: str,
-    month: str | None = None,
-    facts: str = "facts",
-    actual: str = "actual",
+    connection: duckdb.DuckDBPyConnection, basis: CostBasis, *, planned: str, month: str | None = None
 ) -> tuple[FactAggregate, ...]:
-    """Return the aggregates of ``planned``, ``facts`` and ``actual``, all on one basis.
+    """Return the aggregates of ``planned`` and of the tables ``facts`` and ``actual``, all on one basis.
 
     :func:`router.showback.reconcile.matching.reconcile` has made ``actual`` of ``facts``; ``planned`` is a relation of
     planned facts, cut by time. Facts count that are in the books of ``month`` (None: of all).
     """
     parts = (
         _FACTS.format(side="'planned'", basis=basis, table=planned, which="true"),
-        _FACTS.format(side="'meter'", basis=basis, table=facts, which="source = 'metered'"),
-        _FACTS.format(side="source", basis=basis, table=actual, which="source <> 'planned'"),
+        _FACTS.format(side="'meter'", basis=basis, table="facts", which="source = 'metered'"),
+        _FACTS.format(side="source", basis=basis, table="actual", which="source <> 'planned'"),
     )
     return _aggregates(connection, parts, {"month": month})
 
@@ -145,10 +139,5 @@ def aggregate_summed(
 def _aggregates(
     connection: duckdb.DuckDBPyConnection, parts: Iterable[str], values: dict[str, object]
 ) -> tuple[FactAggregate, ...]:
-    rows = rows_of(connection, _GRAINS.format(parts=" UNION ALL ".join(parts)), values)
+    rows = rows_of(connection.sql(_GRAINS.format(parts=" UNION ALL ".join(parts)), params=values))
     return tuple(FactAggregate(**{**row, "side": FactSide(row["side"])}) for row in rows)
-
-
-def rows_of(connection: duckdb.DuckDBPyConnection, query: str, values: dict[str, object]) -> list[dict[str, Any]]:
-    """Return the rows of a query, a mapping for each; moments in UTC."""
-    return duckdb_session.rows_of(connection.sql(query, params=values))

@@ -18,8 +18,6 @@ _MONEY_ALONE: Final = frozenset({"Credit", "Tax", "Adjustment"})
 
 
 class FindingKind(StrEnum):
-    """The kind of a finding."""
-
     PLAN = "plan"
     """More or less was spent than planned; other findings report what was neither planned nor metered."""
     PRICE = "bill-price"
@@ -98,7 +96,6 @@ def _plan_findings(variances: Iterable[VarianceBridge], tolerance: ReconcileTole
 
 
 def _largest(variance: VarianceBridge) -> str:
-    """Return the largest bucket, and the largest kind in it."""
     amounts = {
         bucket: each for bucket, each in variance.buckets.items() if bucket is not VarianceBucket.TIMING and each
     }

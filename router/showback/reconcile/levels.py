@@ -13,8 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from router.files.duckdb_session import sql_text
-from router.showback.facts import WEEKS
-from router.showback.reconcile.exact import DAY_US
+from router.showback.facts import DAY_US, WEEKS
 
 if TYPE_CHECKING:
     import duckdb

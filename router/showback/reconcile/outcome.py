@@ -1,17 +1,22 @@
-"""Read the outcome of matching as values: sums by level, unmatched items on either side, and how far bills reach."""
+"""Read the outcome of matching as values: sums by level, unmatched items on either side, and how far bills reach.
+
+Amounts are converted into another currency at a rate that somebody named; without one a currency stands apart.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from router.files.duckdb_session import sql_list
+from router.files.duckdb_session import rows_of, sql_list
 from router.ledger.entry import UNUSED_USES, CostBasis
-from router.showback.reconcile.aggregates import rows_of
-from router.showback.reconcile.exact import DAY_US
+from router.showback.apportion import round_fraction
+from router.showback.facts import DAY_US
+from router.showback.reconcile.aggregates import FactAggregate
 from router.showback.reconcile.levels import MatchLevel
 
 if TYPE_CHECKING:
@@ -106,14 +111,14 @@ _LEVEL_SUMS: Final = f"""
 SELECT l.level, f.currency, count(*) AS rows, coalesce(sum({{basis}}), 0) AS amount,
        count(*) - count({{basis}}) AS unknown
 FROM rc_level l JOIN rc_row r USING (b)
-JOIN {{facts}} f ON f.source = 'billed' AND f.origin = r.origin AND f."row" = r."row"
+JOIN facts f ON f.source = 'billed' AND f.origin = r.origin AND f."row" = r."row"
 WHERE {_IN.format("f.")} GROUP BY ALL ORDER BY ALL
 """
 _UNMATCHED: Final = f"""
 SELECT a.origin, a."row", a."start", a."end", {", ".join(f"a.{name.strip()}" for name in _ALONE.split(","))},
        a.{{basis}} AS amount, false AS due
 FROM rc_level l JOIN rc_row r USING (b)
-JOIN {{actual}} a ON a.source = 'billed' AND a.origin = r.origin AND a."row" = r."row"
+JOIN actual a ON a.source = 'billed' AND a.origin = r.origin AND a."row" = r."row"
 WHERE l.level = '{MatchLevel.NONE}' AND coalesce(a.use NOT IN {sql_list(UNUSED_USES)}, true) AND {_IN.format("a.")}
 ORDER BY abs(amount) DESC NULLS FIRST, a.origin, a."row"
 """
@@ -123,7 +128,7 @@ WITH reach AS ({{reach}})
 SELECT origin, min("row") AS "row", min("start") AS "start", max("end") AS "end", {_ALONE}, sum({{basis}}) AS amount,
        max("end") <= (SELECT max(through) FROM reach WHERE reach.cloud IS NOT DISTINCT FROM a.cloud
                       AND coalesce(reach.account = a.account, true)) AS due
-FROM {{actual}} a WHERE source = 'metered' AND {_IN.format("")}
+FROM actual a WHERE source = 'metered' AND {_IN.format("")}
 GROUP BY origin, {_ALONE}, attempt, rank, {{basis}} IS NULL
 ORDER BY abs(amount) DESC NULLS FIRST, origin, "row"
 """
@@ -146,32 +151,24 @@ whose AS (
 SELECT w.team, w.job, f.currency, w.currency AS metered_currency,
        coalesce(sum(rc_money(c.units)), 0) AS metered, coalesce(sum(f.{{basis}}), 0) AS invoiced
 FROM whose w LEFT JOIN covered c USING (b) JOIN rc_row r USING (b)
-JOIN {{facts}} f ON f.source = 'billed' AND f.origin = r.origin AND f."row" = r."row"
+JOIN facts f ON f.source = 'billed' AND f.origin = r.origin AND f."row" = r."row"
 WHERE {_IN.format("f.")} AND f.what = 'machine' GROUP BY ALL ORDER BY ALL
 """
 _ESTIMATED: Final = f"""
-SELECT currency, sum({{basis}}) AS whole, sum({{basis}}) FILTER (source = 'metered') AS part FROM {{actual}}
+SELECT currency, sum({{basis}}) AS whole, sum({{basis}}) FILTER (source = 'metered') AS part FROM actual
 WHERE {_IN.format("")}
 GROUP BY 1 ORDER BY 1
 """
 
 
-def read_outcome(
-    connection: duckdb.DuckDBPyConnection,
-    basis: CostBasis,
-    month: str | None = None,
-    *,
-    facts: str = "facts",
-    actual: str = "actual",
-) -> MatchOutcome:
-    """Return the outcome for the books of ``month``.
+def read_outcome(connection: duckdb.DuckDBPyConnection, basis: CostBasis, month: str | None = None) -> MatchOutcome:
+    """Return the outcome for the books of ``month``, of the tables ``facts`` and ``actual``.
 
     Call it after :func:`router.showback.reconcile.matching.reconcile`, with the same connection.
     """
 
     def query_rows(query: str) -> list[dict[str, Any]]:
-        relations = {"basis": basis, "facts": facts, "actual": actual, "reach": _REACH}
-        return rows_of(connection, query.format(**relations), {"month": month})
+        return rows_of(connection.sql(query.format(basis=basis, reach=_REACH), params={"month": month}))
 
     return MatchOutcome(
         month=month,
@@ -186,3 +183,53 @@ def read_outcome(
 
 def _share(part: Decimal | None, whole: Decimal | None) -> Fraction | None:
     return Fraction(part or 0) / Fraction(whole) if whole else None
+
+
+_PLACES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeRate:
+    """A rate of exchange: one unit of a currency is ``rate`` of ``into``.
+
+    Reports have to name its day and its source.
+    """
+
+    into: str
+    rate: Decimal
+    as_of: date
+    source: str
+
+
+def convert_currencies(
+    aggregates: Iterable[FactAggregate], rates: Mapping[str, ExchangeRate]
+) -> tuple[FactAggregate, ...]:
+    """Convert the aggregates of the currencies that ``rates`` has, rounded at the 24th digit; the others stay."""
+    return tuple(_convert(aggregate, rates.get(aggregate.currency)) for aggregate in aggregates)
+
+
+def convert_comparisons(
+    comparisons: Iterable[PriceComparison], rates: Mapping[str, ExchangeRate]
+) -> tuple[PriceComparison, ...]:
+    """Convert either side of the comparisons whose currency ``rates`` has; the others stay."""
+    return tuple(_convert_comparison(each, rates) for each in comparisons)
+
+
+def _convert_comparison(comparison: PriceComparison, rates: Mapping[str, ExchangeRate]) -> PriceComparison:
+    billed, metered = rates.get(comparison.currency), rates.get(comparison.metered_currency)
+    if billed is not None:
+        comparison = replace(comparison, currency=billed.into, invoiced=_at_rate(comparison.invoiced, billed))
+    if metered is not None:
+        comparison = replace(comparison, metered_currency=metered.into, metered=_at_rate(comparison.metered, metered))
+    return comparison
+
+
+def _convert(aggregate: FactAggregate, rate: ExchangeRate | None) -> FactAggregate:
+    if rate is None:
+        return aggregate
+    money = None if aggregate.money is None else _at_rate(aggregate.money, rate)
+    return replace(aggregate, currency=rate.into, money=money)
+
+
+def _at_rate(money: Decimal, rate: ExchangeRate) -> Decimal:
+    return round_fraction(Fraction(money) * Fraction(rate.rate), _PLACES)

@@ -1,7 +1,7 @@
 """Number the inputs of matching, and spread a bill's row over the stretches that it lies on.
 
 Stretches of metered time and rows of bills are numbered in an order independent of theirs, and their amounts are whole
-units (:mod:`router.showback.reconcile.exact`). A row is spread in
+units (:mod:`router.showback.facts`). A row is spread in
 proportion to the metered money of its stretches, exactly.
 """
 

@@ -91,8 +91,6 @@ class VarianceBridge:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """An amount of a bucket, and the aggregate whose words it has."""
-
     aggregate: FactAggregate
     currency: str
     bucket: VarianceBucket
@@ -116,36 +114,35 @@ def compute_variances(aggregates: Iterable[FactAggregate], by: Sequence[str] = (
     jobs: defaultdict[tuple[str | None, str | None], list[FactAggregate]] = defaultdict(list)
     for aggregate in aggregates:
         jobs[aggregate.team, aggregate.job].append(aggregate)
-    sums: dict[tuple[tuple[str | None, ...], str], _Sum] = {}
+    sums: defaultdict[tuple[tuple[str | None, ...], str], _Sum] = defaultdict(_Sum)
+
+    def sum_of(aggregate: FactAggregate, currency: str) -> _Sum:
+        return sums[tuple(getattr(aggregate, word) for word in by), currency]
+
     for of_job in jobs.values():
         assigned = _assign_plan_to_attempts(of_job) if "attempt" in by else of_job
         for aggregate in assigned:
-            _sum(sums, by, aggregate, aggregate.currency).aggregate(aggregate)
+            sum_of(aggregate, aggregate.currency).add(aggregate)
         for part in _parts(assigned):
-            _sum(sums, by, part.aggregate, part.currency).part(part)
+            sum_of(part.aggregate, part.currency).kinds[part.bucket, part.kind].append(part.amount)
     ordered = sorted(sums.items(), key=lambda item: ([(w is not None, w or "") for w in item[0][0]], item[0][1]))
     return tuple(each.variance(group, currency) for (group, currency), each in ordered)
 
 
 class _Sum:
-    """The running sums of a group."""
-
     def __init__(self) -> None:
         self.planned: list[Decimal] = []
         self.metered: list[Decimal] = []
         self.kinds: defaultdict[tuple[VarianceBucket, str], list[Decimal]] = defaultdict(list)
         self.unpriced = 0
 
-    def aggregate(self, aggregate: FactAggregate) -> None:
+    def add(self, aggregate: FactAggregate) -> None:
         if aggregate.money is None:
             self.unpriced += aggregate.rows if aggregate.side is not FactSide.METER else 0
         elif aggregate.side is FactSide.PLANNED:
             self.planned.append(aggregate.money)
         elif aggregate.side is FactSide.METER:
             self.metered.append(aggregate.money)
-
-    def part(self, part: _Part) -> None:
-        self.kinds[part.bucket, part.kind].append(part.amount)
 
     def variance(self, group: tuple[str | None, ...], currency: str) -> VarianceBridge:
         kinds = {key: total for key in sorted(self.kinds) if (total := exact_sum(self.kinds[key]))}
@@ -163,12 +160,6 @@ class _Sum:
         )
 
 
-def _sum(
-    sums: dict[tuple[tuple[str | None, ...], str], _Sum], by: Sequence[str], aggregate: FactAggregate, currency: str
-) -> _Sum:
-    return sums.setdefault((tuple(getattr(aggregate, word) for word in by), currency), _Sum())
-
-
 def _parts(aggregates: Sequence[FactAggregate]) -> Iterator[_Part]:
     """Yield all amounts of a job's bridges; those of a currency add up to its invoiced money less its planned."""
     plans = {
@@ -180,23 +171,15 @@ def _parts(aggregates: Sequence[FactAggregate]) -> Iterator[_Part]:
     for aggregate in aggregates:
         if aggregate.money is None or aggregate.side is FactSide.METER:
             continue
+        negated = aggregate.money.copy_negate()
         if aggregate.side is FactSide.PLANNED:
-            bucket, kind = (
-                (VarianceBucket.QUANTITY, "")
-                if _is_machine_usage(aggregate)
-                else (VarianceBucket.UNPLANNED, aggregate.what)
-            )
-            yield _Part(aggregate, aggregate.currency, bucket, kind, aggregate.money.copy_negate())
+            is_usage = _is_machine_usage(aggregate)
+            why = (VarianceBucket.QUANTITY, "") if is_usage else (VarianceBucket.UNPLANNED, aggregate.what)
+            yield _Part(aggregate, aggregate.currency, *why, negated)
             continue
         yield from _parts_of_actual(aggregate, aggregate.money, rates)
         if aggregate.side is not FactSide.BILLED:
-            yield _Part(
-                aggregate,
-                aggregate.currency,
-                VarianceBucket.TIMING,
-                aggregate.side.value,
-                aggregate.money.copy_negate(),
-            )
+            yield _Part(aggregate, aggregate.currency, VarianceBucket.TIMING, aggregate.side.value, negated)
 
 
 def _parts_of_actual(aggregate: FactAggregate, money: Decimal, rates: Mapping[str, _Rates]) -> Iterator[_Part]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
 
-from router.showback.report import anomalies, bridge, change, drivers, groups, jobs, outcomes, spending, teams, totals
+from router.showback.report import bridge, change, groups, jobs, outcomes, spending, totals
 from router.showback.report.query import ReportContext, ReportInputs, ReportQuery
 from router.showback.report.rollup_tables import RollupTables
 from router.showback.report.values import CellValue, ReportColumn, ReportSection, ShowbackReport, strip_zeros
@@ -19,10 +19,10 @@ SECTIONS: Final[Mapping[str, tuple[ReportColumn, ...]]] = {
         totals.HEAD,
         totals.TOTALS,
         outcomes.BUDGETS,
-        drivers.DRIVERS,
-        drivers.REASONS_OF_DRIVERS,
+        bridge.DRIVERS,
+        bridge.REASONS_OF_DRIVERS,
         bridge.BRIDGE,
-        teams.TEAMS,
+        groups.TEAMS,
         change.CHANGE,
         groups.BY_GROUP,
         jobs.JOBS,
@@ -32,13 +32,13 @@ SECTIONS: Final[Mapping[str, tuple[ReportColumn, ...]]] = {
         spending.MOVEMENT,
         groups.SHARED,
         spending.COVERAGE,
-        anomalies.ANOMALIES,
+        change.ANOMALIES,
         outcomes.VARIANCE,
         outcomes.PLANS,
         outcomes.QUOTES,
         spending.CORRECTIONS,
         totals.DAYS,
-        teams.MONTHS,
+        groups.MONTHS,
     )
 }
 
@@ -52,9 +52,9 @@ def build_report(rollups: RollupTables, query: ReportQuery, inputs: ReportInputs
         totals.build_head(context),
         totals.build_totals(context),
         budgets,
-        *drivers.build_drivers(context),
+        *bridge.build_drivers(context),
         bridge.build_bridge(context),
-        teams.build_teams(context, budgets),
+        groups.build_teams(context, budgets),
         change.build_change(context),
         by_group,
         jobs.build_jobs(context),
@@ -64,13 +64,13 @@ def build_report(rollups: RollupTables, query: ReportQuery, inputs: ReportInputs
         spending.build_movement(context),
         shared,
         spending.build_coverage(context),
-        anomalies.build_anomalies(context),
+        change.build_anomalies(context),
         outcomes.build_variance(context),
         outcomes.build_plans(context),
         outcomes.build_quotes(context),
         spending.build_corrections(context),
         totals.build_days(context),
-        teams.build_months(context),
+        groups.build_months(context),
     )
     return ShowbackReport(f"Showback {query.month}", tuple(_normalise_section(section) for section in sections))
 
@@ -91,13 +91,9 @@ def _normalise_cell(cell: CellValue) -> CellValue:
 
 
 def collect_columns(report: ShowbackReport) -> dict[str, ReportColumn]:
-    """Return all columns that a section can have by name, in their first order, then those of the report's labels.
-
-    One name is of one kind everywhere.
-    """
+    """Return all columns that a section can have by name, in their first order, then those of the report's labels."""
     columns_by_name: dict[str, ReportColumn] = {}
     for columns in (*SECTIONS.values(), *(section.columns for section in report.sections)):
         for column in columns:
-            if columns_by_name.setdefault(column.name, column).kind is not column.kind:
-                raise ValueError(f"{column.name} is of two kinds")
+            columns_by_name.setdefault(column.name, column)
     return columns_by_name

@@ -1,4 +1,4 @@
-"""Sum costs by the groups of a query, with unallocated costs on lines of their own, or shared."""
+"""Sum costs by the groups of a query, unallocated ones apart or shared; by team beside its budget, and by month."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from typing import Final
 
 from router.files.duckdb_session import sql_list
 from router.ledger.entry import UNUSED_USES, MachineUse
 from router.showback.apportion import subtract_known, sum_known
 from router.showback.facts import UNALLOCATED
 from router.showback.labels import label_name
-from router.showback.report.query import GROUP_TITLES, OWNERS, ReportContext
+from router.showback.report.outcomes import USED
+from router.showback.report.query import GROUPS, OWNERS, ReportContext
 from router.showback.report.rollup_tables import RollupRow, sql_of_label, zero_if_unknown
 from router.showback.report.values import (
-    CURRENCY,
     HIDDEN,
-    CellKind,
     CellValue,
     ReportColumn,
     ReportSection,
-    define_section,
+    column_title,
+    define_columns,
     divide_known,
 )
 from router.showback.shared_costs import Group, GroupCost, SharedCosts, SharingMethod, share_costs
@@ -32,39 +33,21 @@ _POT = (
     f"CASE WHEN team IS NOT NULL THEN NULL WHEN use IN {_IDLE} AND job IS NULL THEN 'idle' "
     "WHEN category = 'Usage' THEN 'usage' WHEN category = 'Purchase' THEN 'fees' ELSE lower(category) END"
 )
-AMOUNTS = (
-    CURRENCY,
-    ReportColumn("pot", "Pot", rank=3),
-    ReportColumn("billed", "Billed", CellKind.MONEY, 0),
-    ReportColumn("effective", "Effective", CellKind.MONEY, 0),
-    ReportColumn("share_of_total", "Share", CellKind.SHARE, 1),
-    ReportColumn("planned", "Planned", CellKind.MONEY, 3),
-    ReportColumn("waste", "Waste", CellKind.MONEY, 2),
-    ReportColumn("accelerator_hours", "Acc. hours", CellKind.AMOUNT, 2),
-    ReportColumn("per_accelerator_hour", "Per acc. hour", CellKind.RATE, 3),
-    ReportColumn("shared", "Shared", CellKind.MONEY, 4),
-    ReportColumn("after", "After sharing", CellKind.MONEY, 4),
+_AFTER: Final = "After sharing"
+_AMOUNTS: Final = (
+    "currency:0 pot:3 billed:0 effective:0 share_of_total planned:3 waste:2 accelerator_hours:2 per_accelerator_hour:3 "
+    "shared:4 after:4"
 )
 # A report has those group columns that its query names, and one for each label of jobs that it names.
-BY_GROUP = define_section(
-    "groups",
-    "By group",
-    *(ReportColumn(name, title, rank=0) for name, title in GROUP_TITLES.items()),
-    *AMOUNTS,
+BY_GROUP = ReportSection.define(
+    "groups", "By group", f"{' '.join(f'{name}:0' for name in GROUPS)} {_AMOUNTS}", after=_AFTER
 )
-SHARED = define_section(
+SHARED = ReportSection.define(
     "shared",
     "Shared costs",
-    CURRENCY,
-    ReportColumn("pot", "Shared cost", rank=0),
-    ReportColumn("pot_amount", "All of it", CellKind.MONEY, 2),
-    ReportColumn("group", "Goes to", rank=0),
-    ReportColumn("method", "By", rank=1),
-    ReportColumn("ratio", "Ratio", CellKind.SHARE, 2),
-    ReportColumn("amount", "Amount", CellKind.MONEY, 0),
-    ReportColumn("before", "Before", CellKind.MONEY, 1),
-    ReportColumn("after", "After", CellKind.MONEY, 1),
-    ReportColumn("why", "Remark", rank=3),
+    "currency:0 pot:0 pot_amount:2 group:0 method ratio:2 amount:0 before after why:3",
+    pot="Shared cost",
+    why="Remark",
 )
 
 
@@ -93,9 +76,13 @@ def build_groups(context: ReportContext) -> tuple[ReportSection, ReportSection]:
         table += _rows_of_shares(context, currency_rows, shared, currency)
         shares += _shared_rows(shared, currency)
     # Where costs are shared everybody has to see it, however narrow the page.
-    amounts = tuple(_rank_column(column, hidden=query.share is SharingMethod.NONE) for column in AMOUNTS)
-    columns = (*(ReportColumn(name, group_title(name), rank=0) for name in query.by), *amounts)
-    title = f"By {', '.join(_lower_title(name) for name in query.by)}"
+    amounts = tuple(
+        _rank_column(column, hidden=query.share is SharingMethod.NONE)
+        for column in define_columns(_AMOUNTS, after=_AFTER)
+    )
+    columns = (*(ReportColumn(name, column_title(name), rank=0) for name in query.by), *amounts)
+    titles = (column_title(name) for name in query.by)
+    title = f"By {', '.join(each[0].lower() + each[1:] for each in titles)}"
     method = f"Shared, {query.share.value}: " if query.share is not SharingMethod.NONE else "Not shared: "
     note = f"{method}idle machines, and what nobody owns, by kind; with a team it is that team's."
     return (
@@ -111,7 +98,6 @@ def _rank_column(column: ReportColumn, *, hidden: bool) -> ReportColumn:
 
 
 def _group_sums(context: ReportContext) -> list[RollupRow]:
-    """Return sums by group; where costs are shared, unallocated ones by pot, outside all groups."""
     pot = "NULL" if context.query.share is SharingMethod.NONE else _POT
     names = ", ".join(_group_column(name) for name in context.query.by)
     order = ", ".join(map(_alias, context.query.by))
@@ -121,17 +107,6 @@ def _group_sums(context: ReportContext) -> list[RollupRow]:
         f"SELECT {names}, currency, pot, {sums} FROM spent GROUP BY ALL "
         f"ORDER BY currency, {context.dearest_first}, {order}, pot"
     )
-
-
-def group_title(name: str) -> str:
-    """Return the title of a column of facts, or of a label of jobs."""
-    label = label_name(name)
-    return GROUP_TITLES[name] if label is None else f"Label {label}"
-
-
-def _lower_title(name: str) -> str:
-    label = label_name(name)
-    return GROUP_TITLES[name].lower() if label is None else f"label {label}"
 
 
 def _group_column(name: str) -> str:
@@ -151,7 +126,6 @@ def _owner(name: str) -> str:
 
 
 def _alias(name: str) -> str:
-    """Return the name of a column within SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -238,3 +212,71 @@ def _change_of_group(row: GroupCost, ratio: Fraction) -> dict[str, CellValue]:
         "before": row.before,
         "after": row.after,
     }
+
+
+TEAMS = ReportSection.define(
+    "teams",
+    "Teams",
+    "currency:0 team:0 cost:0 share_of_total waste last_month budget:2 budget_used:2 mark:2",
+)
+MONTHS = ReportSection.define(
+    "months",
+    "Month by month",
+    "currency:0 month:0 cost:0 sealed",
+)
+MOST_MONTHS = 12
+
+
+def build_teams(context: ReportContext, budgets: ReportSection) -> ReportSection:
+    """Return a row for each currency and team of this month or the last, the dearest first.
+
+    ``cost`` is before anything is shared; 0 where a team has nothing in the month.
+    """
+    keys = f"month, currency, coalesce(team, '{UNALLOCATED}') AS team"
+    rows = context.sum_by(keys, "cost", "waste", where="source <> 'planned'")
+    now = {(row["currency"], row["team"]): row for row in rows if row["month"] == context.month}
+    before = {(row["currency"], row["team"]): row["cost"] for row in rows if row["month"] == context.before}
+    budget_of = {(row["currency"], row["scope"]): row for row in budgets.records()}
+    wholes: dict[str, Decimal] = {}
+    for (currency, _), row in now.items():
+        wholes[currency] = wholes.get(currency, Decimal(0)) + (row["cost"] or Decimal(0))
+    table: list[dict[str, CellValue]] = []
+    for currency, team in now.keys() | before.keys():
+        own = now.get((currency, team))
+        spent = Decimal(0) if own is None else own["cost"]
+        budget = budget_of.get((currency, f"team {team}"))
+        table.append(
+            {
+                "currency": currency,
+                "team": team,
+                "cost": spent,
+                "share_of_total": divide_known(spent, wholes.get(currency)),
+                "waste": None if own is None else own["waste"],
+                "last_month": before.get((currency, team)),
+                **({} if budget is None else {"budget": budget["budget"], "budget_used": budget["used"]}),
+                "mark": None if budget is None else budget["mark"],
+            }
+        )
+    table.sort(key=_dearest_first)
+    note = "Before anything is shared. Budgets of projects stand with the budgets."
+    used = (USED,) if any(row.get("budget") is not None for row in table) else ()
+    return TEAMS.fill(table, note, *used)
+
+
+def _dearest_first(row: dict[str, CellValue]) -> tuple[str, bool, Decimal, str]:
+    cost = row["cost"] if isinstance(row["cost"], Decimal) else None
+    return str(row["currency"]), cost is None, -(cost or Decimal(0)), str(row["team"])
+
+
+def build_months(context: ReportContext) -> ReportSection:
+    """Return a row for each currency and month on record, up to twelve and the reported one last."""
+    rows = context.sum_by("currency, month", "cost", where="source <> 'planned'")
+    known = {(each.month, each.currency): each for each in context.beside.months or ()}
+    table: list[dict[str, CellValue]] = [
+        {"currency": each.currency, "month": each.month, "cost": each.cost, "sealed": each.sealed}
+        for each in known.values()
+    ]
+    table += [{**row, "sealed": False} for row in rows if (row["month"], row["currency"]) not in known]
+    table.sort(key=lambda row: (str(row["currency"]), str(row["month"])))
+    note = f"Up to {MOST_MONTHS} months; sealed ones with the figures that they were closed with."
+    return MONTHS.fill(table, note)

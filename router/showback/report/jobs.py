@@ -10,73 +10,25 @@ from router.showback.apportion import subtract_known
 from router.showback.facts import UNALLOCATED
 from router.showback.report.query import RESTART, STARTUP, ReportContext
 from router.showback.report.rollup_tables import RollupRow
-from router.showback.report.values import (
-    CURRENCY,
-    CellKind,
-    CellValue,
-    ReportColumn,
-    ReportSection,
-    define_section,
-    divide_known,
-)
+from router.showback.report.values import CellValue, ReportSection, divide_known
 
-_UNITS = (
-    ReportColumn("per_accelerator_hour", "Per acc. hour", CellKind.RATE, 1),
-    ReportColumn("per_1000_steps", "Per 1000 steps", CellKind.RATE, 1),
-    ReportColumn("per_1000_samples", "Per 1000 samples", CellKind.RATE, 4),
-    ReportColumn("per_1m_tokens", "Per 1M tokens", CellKind.RATE, 2),
-)
-_SAVINGS = (
-    ReportColumn("on_demand", "On demand", CellKind.MONEY, 3),
-    ReportColumn("saved", "Saved", CellKind.MONEY, 3),
-    ReportColumn("restart_on_demand", "Of restarts", CellKind.MONEY, 4),
-    ReportColumn("saved_net", "Saved, net", CellKind.MONEY, 2),
-)
-JOBS = define_section(
+JOBS = ReportSection.define(
     "jobs",
     "Jobs",
-    ReportColumn("job", "Job", rank=0),
-    ReportColumn("team", "Team", rank=2),
-    CURRENCY,
-    ReportColumn("planned", "Planned", CellKind.MONEY, 1),
-    ReportColumn("billed", "Billed", CellKind.MONEY, 0),
-    ReportColumn("effective", "Effective", CellKind.MONEY, 0),
-    ReportColumn("off_plan", "Off plan", CellKind.MONEY, 2),
-    ReportColumn("machines", "Machines", CellKind.MONEY, 4),
-    ReportColumn("waste", "Waste", CellKind.MONEY, 1),
-    ReportColumn("attempts", "Attempts", CellKind.COUNT, 2),
-    ReportColumn("hours", "Hours", CellKind.AMOUNT, 4),
-    ReportColumn("accelerator_hours", "Acc. hours", CellKind.AMOUNT, 2),
-    ReportColumn("useful", "Done", CellKind.AMOUNT, 3),
-    ReportColumn("useful_unit", "Of", rank=3),
-    ReportColumn("lost", "Lost", CellKind.AMOUNT, 4),
-    *_UNITS,
-    *_SAVINGS,
-    ReportColumn("deadline", "Deadline", CellKind.MOMENT, 3),
-    ReportColumn("done_at", "Done at", CellKind.MOMENT, 4),
-    ReportColumn("deadline_met", "On time", CellKind.FLAG, 1),
-    ReportColumn("unpriced", "Unpriced rows", CellKind.COUNT, 4),
+    "job:0 team:2 currency:0 planned billed:0 effective:0 off_plan:2 machines:4 waste attempts:2 hours:4 "
+    "accelerator_hours:2 useful:3 useful_unit:3 lost:4 per_accelerator_hour per_1000_steps per_1000_samples:4 "
+    "per_1m_tokens:2 on_demand:3 saved:3 restart_on_demand:4 saved_net:2 deadline:3 done_at:4 deadline_met unpriced:4",
 )
-UNIT_COSTS = define_section(
+UNIT_COSTS = ReportSection.define(
     "unit_costs",
     "What an hour and a thousand steps cost",
-    ReportColumn("job", "Job", rank=0),
-    ReportColumn("market", "Market", rank=0),
-    CURRENCY,
-    ReportColumn("cost", "Cost", CellKind.MONEY, 0),
-    ReportColumn("accelerator_hours", "Acc. hours", CellKind.AMOUNT, 1),
-    ReportColumn("useful", "Done", CellKind.AMOUNT, 2),
-    ReportColumn("useful_unit", "Of", rank=2),
-    *_UNITS,
-    *_SAVINGS,
+    "job:0 market:0 currency:0 cost:0 accelerator_hours useful:2 useful_unit:2 per_accelerator_hour per_1000_steps "
+    "per_1000_samples:4 per_1m_tokens:2 on_demand:3 saved:3 restart_on_demand:4 saved_net:2",
 )
-SAVINGS = define_section(
+SAVINGS = ReportSection.define(
     "savings",
     "Savings against on demand",
-    CURRENCY,
-    ReportColumn("market", "Market", rank=0),
-    ReportColumn("cost", "Cost", CellKind.MONEY, 0),
-    *_SAVINGS,
+    "currency:0 market:0 cost:0 on_demand:3 saved:3 restart_on_demand:4 saved_net:2",
 )
 _NAMED = 5
 _PER = {

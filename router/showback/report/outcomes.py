@@ -9,71 +9,30 @@ from decimal import Decimal
 from router.files.duckdb_session import sql_list
 from router.showback.apportion import subtract_known
 from router.showback.facts import UNALLOCATED
-from router.showback.reconcile.variance import VarianceBucket, compute_variances
+from router.showback.reconcile.variance import compute_variances
 from router.showback.report.query import ReportContext
-from router.showback.report.values import (
-    CURRENCY,
-    CellKind,
-    CellValue,
-    ReportColumn,
-    ReportSection,
-    define_section,
-    short_text,
-)
+from router.showback.report.values import CellKind, CellValue, ReportSection, short_text
 
-BUDGETS = define_section(
+BUDGETS = ReportSection.define(
     "budgets",
     "Budgets",
-    ReportColumn("scope", "Budget of", rank=0),
-    CURRENCY,
-    ReportColumn("budget", "Budget", CellKind.MONEY, 0),
-    ReportColumn("spent", "Spent", CellKind.MONEY, 0),
-    ReportColumn("running", "Running", CellKind.MONEY, 0),
-    ReportColumn("used", "Used", CellKind.SHARE, 0),
-    ReportColumn("forecast", "Forecast", CellKind.MONEY, 1),
-    ReportColumn("hard", "Hard", CellKind.FLAG, 1),
-    ReportColumn("mark", "Mark", rank=0),
+    "scope:0 currency:0 budget:0 spent:0 running:0 used:0 forecast hard mark:0",
 )
-QUOTES = define_section(
+QUOTES = ReportSection.define(
     "quotes",
     "Quotes and what came of them",
-    ReportColumn("job", "Job", rank=0),
-    ReportColumn("quote", "Quote", rank=2),
-    ReportColumn("cost", "Cost", CellKind.MONEY, 0),
-    ReportColumn("p50", "Half below", CellKind.MONEY, 0),
-    ReportColumn("p90", "9 of 10 below", CellKind.MONEY, 0),
-    ReportColumn("within_p90", "Kept", CellKind.FLAG, 0),
-    ReportColumn("promised", "Promised on time", CellKind.SHARE, 1),
-    ReportColumn("deadline", "Deadline", CellKind.MOMENT, 1),
-    ReportColumn("done_at", "Done at", CellKind.MOMENT, 1),
-    ReportColumn("p50_at", "Half by", CellKind.MOMENT, 3),
-    ReportColumn("p90_at", "9 of 10 by", CellKind.MOMENT, 3),
-    ReportColumn("on_time", "On time", CellKind.FLAG, 0),
+    "job:0 quote:2 cost:0 p50:0 p90:0 within_p90:0 promised deadline done_at p50_at:3 p90_at:3 on_time:0",
 )
-PLANS = define_section(
+PLANS = ReportSection.define(
     "plans",
     "Plans and what came of them",
-    ReportColumn("job", "Job", rank=0),
-    ReportColumn("plan", "Plan", rank=0),
-    CURRENCY,
-    ReportColumn("planned", "Planned", CellKind.MONEY, 0),
-    ReportColumn("actual", "Actual", CellKind.MONEY, 0),
-    ReportColumn("difference", "Difference", CellKind.MONEY, 0),
-    ReportColumn("planned_hours", "Hours planned", CellKind.AMOUNT, 1),
-    ReportColumn("actual_hours", "Hours", CellKind.AMOUNT, 1),
-    ReportColumn("planned_steps", "Steps planned", CellKind.AMOUNT, 2),
-    ReportColumn("actual_steps", "Steps", CellKind.AMOUNT, 2),
+    "job:0 plan:0 currency:0 planned:0 actual:0 difference:0 planned_hours actual_hours planned_steps:2 actual_steps:2",
 )
-VARIANCE = define_section(
+VARIANCE = ReportSection.define(
     "variance",
     "Planned, metered, invoiced",
-    ReportColumn("job", "Job", rank=0),
-    CURRENCY,
-    *(
-        ReportColumn(name, name.capitalize(), CellKind.MONEY, rank)
-        for name, rank in (("planned", 0), ("metered", 2), ("invoiced", 0))
-    ),
-    *(ReportColumn(f"by_{bucket.value}", bucket.value.capitalize(), CellKind.MONEY, 1) for bucket in VarianceBucket),
+    "job:0 currency:0 planned:0 metered:2 invoiced:0 by_price by_quantity by_mix by_waste by_unplanned by_credit "
+    "by_timing",
 )
 USED = "Used: what is spent, and what machines cost that still run."
 BUDGETS_UNKNOWN = "Budgets were not looked at."

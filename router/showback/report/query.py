@@ -20,25 +20,24 @@ from router.showback.report.values import divide_known
 from router.showback.shared_costs import Group, SharingMethod
 
 # A report can be grouped by these columns of facts, and by labels of jobs (router.showback.labels).
-GROUP_TITLES = {
-    "team": "Team",
-    "project": "Project",
-    "cost_center": "Cost center",
-    "job": "Job",
-    "plan": "Plan",
-    "attempt": "Attempt",
-    "cloud": "Cloud",
-    "account": "Account",
-    "region": "Region",
-    "instance_type": "Machine type",
-    "market": "Market",
-    "accelerator": "Accelerator",
-    "what": "What",
-    "use": "Use",
-    "category": "Category",
-    "state": "State",
-}
-GROUPS = tuple(GROUP_TITLES)
+GROUPS = (
+    "team",
+    "project",
+    "cost_center",
+    "job",
+    "plan",
+    "attempt",
+    "cloud",
+    "account",
+    "region",
+    "instance_type",
+    "market",
+    "accelerator",
+    "what",
+    "use",
+    "category",
+    "state",
+)
 # The owners among them: where nobody is named the cost is unallocated, not unknown.
 OWNERS = frozenset({"team", "project", "cost_center", "job"})
 
@@ -79,7 +78,6 @@ class ReportQuery(MonthQuery):
 
     @property
     def asks_labels(self) -> bool:
-        """Return whether a group is by a label of jobs."""
         return any(label_name(name) is not None for name in self.by)
 
     def admits(self, team: str | None) -> bool:
@@ -88,7 +86,6 @@ class ReportQuery(MonthQuery):
 
     @property
     def before(self) -> Month:
-        """The month before it."""
         month = self.month
         return Month(month.year - 1, 12) if month.month == 1 else Month(month.year, month.month - 1)
 
@@ -233,7 +230,6 @@ class ReportContext:
 
     @property
     def before(self) -> str:
-        """The month before it."""
         return str(self.query.before)
 
     @property
@@ -252,7 +248,6 @@ class ReportContext:
         return f"sum({self.cost}) DESC NULLS LAST"
 
     def sums_of(self, *names: str) -> str:
-        """Return the SQL of sums of the rollups by name."""
         return ", ".join(f"{_SUMS.get(name, f'sum({name})').format(cost=self.cost)} AS {name}" for name in names)
 
     def sum_by(self, keys: str, *names: str, where: str | None = None, order: str = "ALL") -> list[RollupRow]:

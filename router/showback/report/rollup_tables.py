@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from router.files.duckdb_session import parquet_relation, rows_of, sql_list, sql_text
 from router.ledger.month import Month
 from router.showback import rollups
-from router.showback.facts import WEEKS
-from router.showback.ledger_extract import ExtractManifest
-from router.showback.reconcile import exact
+from router.showback.facts import COLUMNS, WEEKS, define_macros
+from router.showback.ledger_extract import ExtractManifest, ExtractPart
 
 if TYPE_CHECKING:
     import duckdb
@@ -38,7 +37,6 @@ class RollupTables:
         self._shared: frozenset[str] = frozenset()
 
     def ask(self, sql: str) -> list[RollupRow]:
-        """Return the rows of a query by name."""
         return rows_of(self._connection.sql(sql))
 
     @property
@@ -48,7 +46,6 @@ class RollupTables:
 
     @property
     def job_digests(self) -> frozenset[str]:
-        """The digests of the jobs in ``sums``."""
         rows = self.ask("SELECT DISTINCT job_digest FROM sums WHERE job_digest IS NOT NULL")
         return frozenset(row["job_digest"] for row in rows)
 
@@ -92,20 +89,21 @@ def rollups_of_extract(
     ``months`` are the reported one and those before it that are compared, the newest first. What is planned for after
     ``now`` is still to come, and in no rollup, but as the ``cuts`` say (:func:`planned_relation`).
     """
+
+    def relation(parts: Sequence[ExtractPart], kind: str) -> str:
+        return parquet_relation([part.path(folder, kind) for part in parts])
+
     parts = manifest.of_months(str(month) for month in months)
-    if not parts:
-        return rollups_of_facts(connection, _empty_facts(connection), months, now, cuts)
     near = [part for part in parts if part.month in {str(month) for month in months[:2]}]
-    sums = parquet_relation([part.path(folder, "sums") for part in near]) if near else None
-    days = parquet_relation([part.path(folder, "days") for part in parts])
-    if sums is None:
-        _put(connection, "sums", f"{rollups.sums_sql(_empty_facts(connection))}")
+    if near:
+        planned = planned_relation(connection, relation(parts, "facts"), months[:2], now, cuts)
+        _put_sums(connection, relation(near, "sums"), planned)
+        _put(connection, "corrections", corrections_sql(relation(near, "facts"), months[0]))
     else:
-        all_facts = parquet_relation([part.path(folder, "facts") for part in parts])
-        _put_sums(connection, sums, planned_relation(connection, all_facts, months[:2], now, cuts))
-    _put(connection, "days", rollups.days_again_sql(days))
-    fact_files = [part.path(folder, "facts") for part in near]
-    _corrections(connection, parquet_relation(fact_files) if fact_files else _empty_facts(connection), months[0])
+        connection.register("no_facts", COLUMNS.empty_table())
+        rollups_of_facts(connection, "no_facts", months, now)
+    if parts:
+        _put(connection, "days", rollups.days_again_sql(relation(parts, "days")))
     return RollupTables(connection)
 
 
@@ -149,7 +147,7 @@ def rollups_of_facts(
     planned = planned_relation(connection, facts, months[:2], now, cuts)
     _put(connection, "sums", rollups.sums_sql(f"({spent} UNION ALL BY NAME FROM {planned})"))
     _put(connection, "days", rollups.days_sql(f"(FROM {facts} WHERE month IN {sql_list(months)})"))
-    _corrections(connection, facts, months[0])
+    _put(connection, "corrections", corrections_sql(facts, months[0]))
     return RollupTables(connection)
 
 
@@ -202,7 +200,7 @@ def planned_relation(
     A line over a month's end counts in each month by time; ``months`` are any. Lines of the jobs in ``cuts`` count
     until the moment there, or whole where it is None: nothing of them is still to come.
     """
-    exact.define_macros(connection)
+    define_macros(connection)
     windows = ", ".join(
         f"('{month}', {_micros(month.begins)}, {_micros(max(min(month.ends, now), month.begins))}, "
         f"{_micros(month.ends)})"
@@ -256,14 +254,3 @@ def corrections_sql(facts: str, month: Month) -> str:
     """Return the SQL of the facts in the month's books that correct something."""
     names = ", ".join(f'"{name}"' for name in _CORRECTION_COLUMNS)
     return f"SELECT {names} FROM {facts} WHERE corrects IS NOT NULL AND source <> 'planned' AND month = '{month}'"
-
-
-def _corrections(connection: duckdb.DuckDBPyConnection, facts: str, month: Month) -> None:
-    _put(connection, "corrections", corrections_sql(facts, month))
-
-
-def _empty_facts(connection: duckdb.DuckDBPyConnection) -> str:
-    from router.showback.facts import COLUMNS
-
-    connection.register("no_facts", COLUMNS.empty_table())
-    return "no_facts"

@@ -11,77 +11,32 @@ from router.showback.apportion import subtract_known, sum_known
 from router.showback.facts import UNALLOCATED
 from router.showback.report.query import WASTED, ReportContext
 from router.showback.report.rollup_tables import zero_if_unknown
-from router.showback.report.values import (
-    CURRENCY,
-    CellKind,
-    CellValue,
-    ReportColumn,
-    ReportSection,
-    define_section,
-    divide_known,
-)
+from router.showback.report.values import CellValue, ReportSection, divide_known
 
-WASTE_BY_USE = define_section(
+WASTE_BY_USE = ReportSection.define(
     "waste",
     "Waste",
-    CURRENCY,
-    ReportColumn("use", "Waste", rank=0),
-    ReportColumn("billed", "Billed", CellKind.MONEY, 0),
-    ReportColumn("effective", "Effective", CellKind.MONEY, 0),
-    ReportColumn("share_of_total", "Share", CellKind.SHARE, 1),
-    ReportColumn("hours", "Hours", CellKind.AMOUNT, 2),
-    ReportColumn("accelerator_hours", "Acc. hours", CellKind.AMOUNT, 1),
-    ReportColumn("lost", "Steps lost", CellKind.AMOUNT, 2),
-    ReportColumn("owner", "Team with most of it", rank=3),
-    ReportColumn("most_job", "Its job with most", rank=3),
-    ReportColumn("most", "Cost of that job", CellKind.MONEY, 3),
-    ReportColumn("action", "What to do", rank=4),
+    "currency:0 use:0 billed:0 effective:0 share_of_total hours:2 accelerator_hours lost:2 owner:3 most_job:3 most:3 "
+    "action:4",
+    use="Waste",
+    lost="Steps lost",
 )
-MOVEMENT = define_section(
+MOVEMENT = ReportSection.define(
     "movement",
     "Data moved and kept",
-    CURRENCY,
-    ReportColumn("what", "What", rank=0),
-    ReportColumn("cloud", "Cloud", rank=1),
-    ReportColumn("region", "Region", rank=1),
-    ReportColumn("route", "Route", rank=3),
-    ReportColumn("quantity", "Quantity", CellKind.AMOUNT, 0),
-    ReportColumn("unit", "Unit", rank=0),
-    ReportColumn("billed", "Billed", CellKind.MONEY, 0),
-    ReportColumn("effective", "Effective", CellKind.MONEY, 1),
-    ReportColumn("share_of_total", "Share", CellKind.SHARE, 2),
-    ReportColumn("unpriced", "Unpriced rows", CellKind.COUNT, 2),
+    "currency:0 what:0 cloud region route:3 quantity:0 unit:0 billed:0 effective share_of_total:2 unpriced:2",
 )
-COVERAGE = define_section(
+COVERAGE = ReportSection.define(
     "coverage",
     "Who owns it",
-    CURRENCY,
-    ReportColumn("what", "Has a", rank=0),
-    ReportColumn("allocated", "With", CellKind.MONEY, 0),
-    ReportColumn("unallocated", "Without", CellKind.MONEY, 0),
-    ReportColumn("share", "Covered", CellKind.SHARE, 0),
+    "currency:0 what:0 allocated:0 unallocated:0 share:0",
+    what="Has a",
 )
-CORRECTIONS = define_section(
+CORRECTIONS = ReportSection.define(
     "corrections",
     "Corrections",
-    ReportColumn("corrects", "Corrects", rank=1),
-    ReportColumn("start", "From", CellKind.MOMENT, 1),
-    ReportColumn("end", "Until", CellKind.MOMENT, 3),
-    ReportColumn("team", "Team", rank=1),
-    ReportColumn("project", "Project", rank=4),
-    ReportColumn("job", "Job", rank=0),
-    ReportColumn("cloud", "Cloud", rank=2),
-    ReportColumn("what", "What", rank=2),
-    ReportColumn("category", "Category", rank=3),
-    CURRENCY,
-    ReportColumn("billed", "Billed", CellKind.MONEY, 0),
-    ReportColumn("effective", "Effective", CellKind.MONEY, 1),
-    ReportColumn("reason", "Why", rank=2),
-    ReportColumn("who", "Who", rank=3),
-    ReportColumn("reference", "Document", rank=4),
-    ReportColumn("recorded_at", "Recorded", CellKind.MOMENT, 4),
-    ReportColumn("origin", "From", rank=4),
-    ReportColumn("row", "Row", CellKind.COUNT, 4),
+    "corrects start end:3 team project:4 job:0 cloud:2 what:2 category:3 currency:0 billed:0 effective reason:2 who:3 "
+    "reference:4 recorded_at:4 origin:4 row:4",
 )
 
 # One sentence a kind, the same in every month.
@@ -134,7 +89,6 @@ def build_waste(context: ReportContext) -> ReportSection:
 
 
 def _owners_of_waste(context: ReportContext) -> dict[tuple[str, str], dict[str, CellValue]]:
-    """Return who has the most of each kind of waste, by currency and kind; none where no price is known."""
     rows = context.rollups.ask(
         f"WITH jobs AS (SELECT currency, use, coalesce(team, '{UNALLOCATED}') AS owner, "
         f"coalesce(job, '{UNALLOCATED}') AS most_job, sum({context.cost}) AS most FROM sums "

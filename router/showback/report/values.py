@@ -10,6 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Context, Decimal
 from enum import StrEnum
+from typing import Final
+
+from router.showback.labels import label_name
 
 CellValue = str | Decimal | int | bool | date | datetime | None
 SCHEMA_VERSION = 1
@@ -51,12 +54,106 @@ class ReportColumn:
 
     @property
     def is_number(self) -> bool:
-        """Return whether its values are numbers."""
         return self.kind in NUMBERS
 
 
-# The column of most sections, for currencies are never added up.
-CURRENCY = ReportColumn("currency", "Currency", rank=0)
+# The columns of all sections by kind: a name means one thing, and has one title, that here or the name in words.
+_NAMES: Final = {
+    CellKind.TEXT: (
+        "accelerator account action attempt bucket category cause cloud corrects cost_center currency group "
+        "instance_type job kind mark market method month most_job name origin owner plan pot project quote reason "
+        "reference region route scope side state step team unit use useful_unit value what who why"
+    ),
+    CellKind.MONEY: (
+        "above actual after allocated amount before billed budget by_credit by_mix by_price by_quantity by_timing "
+        "by_unplanned by_waste change cost difference effective forecast forecast_high forecast_low invoiced "
+        "last_month list machines metered most moved off_plan on_demand p50 p90 planned pot_amount restart_on_demand "
+        "running saved saved_net shared spent sum together unallocated usual waste whole"
+    ),
+    CellKind.RATE: "per_1000_samples per_1000_steps per_1m_tokens per_accelerator_hour times",
+    CellKind.AMOUNT: (
+        "accelerator_hours actual_hours actual_steps hours lost planned_hours planned_steps quantity useful"
+    ),
+    CellKind.SHARE: "budget_used estimated_share promised ratio share share_of_total used",
+    CellKind.COUNT: "attempts facts number row unpriced",
+    CellKind.FLAG: "deadline_met hard on_time sealed within_p90",
+    CellKind.DAY: "day",
+    CellKind.MOMENT: "deadline done_at end p50_at p90_at recorded_at start",
+}
+_TITLES: Final = {
+    "accelerator_hours": "Acc. hours",
+    "action": "What to do",
+    "actual_hours": "Hours",
+    "actual_steps": "Steps",
+    "allocated": "With",
+    "bucket": "Because of",
+    "budget_used": "Used",
+    "cause": "Likely",
+    "deadline_met": "On time",
+    "end": "Until",
+    "estimated_share": "Estimated",
+    "facts": "Rows",
+    "forecast_high": "Forecast to",
+    "forecast_low": "Forecast from",
+    "group": "Goes to",
+    "instance_type": "Machine type",
+    "list": "At list price",
+    "method": "By",
+    "most": "Cost of that job",
+    "most_job": "Its job with most",
+    "moved": "Other currency",
+    "name": "What",
+    "number": "No.",
+    "origin": "From",
+    "owner": "Team with most of it",
+    "p50": "Half below",
+    "p50_at": "Half by",
+    "p90": "9 of 10 below",
+    "p90_at": "9 of 10 by",
+    "per_1m_tokens": "Per 1M tokens",
+    "per_accelerator_hour": "Per acc. hour",
+    "planned_hours": "Hours planned",
+    "planned_steps": "Steps planned",
+    "pot_amount": "All of it",
+    "promised": "Promised on time",
+    "reason": "Why",
+    "recorded_at": "Recorded",
+    "reference": "Document",
+    "restart_on_demand": "Of restarts",
+    "saved_net": "Saved, net",
+    "scope": "Budget of",
+    "share": "Covered",
+    "share_of_total": "Share",
+    "start": "From",
+    "times": "Times usual",
+    "unallocated": "Without",
+    "unpriced": "Unpriced rows",
+    "useful": "Done",
+    "useful_unit": "Of",
+    "value": "",
+    "whole": "Of all",
+    "within_p90": "Kept",
+}
+_KIND_OF: Final = {name: kind for kind, names in _NAMES.items() for name in names.split()}
+
+
+def column_title(name: str) -> str:
+    """Return the title of a column, or of a label of jobs."""
+    label = label_name(name)
+    words = name.removeprefix("by_").replace("_", " ").capitalize()
+    return _TITLES.get(name, words) if label is None else f"Label {label}"
+
+
+def define_columns(names: str, **titles: str) -> tuple[ReportColumn, ...]:
+    """Return the columns of a text such as ``team:0 cost:0 waste``: names with their ranks, 1 where none is said.
+
+    ``titles`` are those that differ from the usual ones. KeyError for a name that is no column.
+    """
+    pairs = (each.partition(":") for each in names.split())
+    return tuple(
+        ReportColumn(name, titles.get(name, column_title(name)), _KIND_OF[name], int(rank or 1))
+        for name, _, rank in pairs
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +165,11 @@ class ReportSection:
     columns: tuple[ReportColumn, ...]
     rows: tuple[tuple[CellValue, ...], ...] = ()
     notes: tuple[str, ...] = ()
+
+    @classmethod
+    def define(cls, name: str, title: str, columns: str, **titles: str) -> ReportSection:
+        """Return the section as it is before it is filled; columns as :func:`define_columns` has them."""
+        return cls(name, title, define_columns(columns, **titles))
 
     def fill(self, rows: Iterable[dict[str, CellValue]], *notes: str) -> ReportSection:
         """Return the section with rows by name; a cell that a row lacks is None.
@@ -116,13 +218,7 @@ class ShowbackReport:
 
     @property
     def made_at(self) -> datetime:
-        """The moment at which the report was made."""
         return datetime.fromisoformat(self.head["made_at"])
-
-
-def define_section(name: str, title: str, *columns: ReportColumn) -> ReportSection:
-    """Return the section as it is before it is filled."""
-    return ReportSection(name, title, columns)
 
 
 def divide_known(part: Decimal | None, whole: Decimal | int | None, times: int = 1) -> Decimal | None:
