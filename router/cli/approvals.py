@@ -12,7 +12,7 @@ import typer
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
-from router.cli.options import VARIABLE, TableFormat, TableOutput, TextOutput, chosen_clock, wall_clock
+from router.cli.options import VARIABLE, TableFormat, TableOutput, TextOutput, chosen_clock, option_error, wall_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 from router.render.record_table import RecordTable, TableColumn, field_columns
 from router.render.tables import format_timestamp, format_usd
@@ -206,11 +206,11 @@ def approve(
 def _check_words(file: Path | None, by: str, note: str, *, revoke: bool, list_all: bool) -> None:
     """Raise InvalidInputError for options that do not go together."""
     if list_all and (revoke or by or note):
-        raise InvalidInputError.single("lists and changes nothing", field="--list", remedy="leave the others out")
+        raise option_error("--list", "lists and changes nothing", "leave the others out")
     if list_all:
         return
     if file is None:
-        raise InvalidInputError.single("which plan?", field="FILE", remedy="name the plan's file, or --list")
+        raise option_error("FILE", "which plan?", "name the plan's file, or --list")
 
 
 def _approve(rules: ApprovalRules, context: QueryContext, plan: Plan, digest: str, name: str, note: str) -> None:

@@ -17,7 +17,7 @@ from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
 from router.cli.console import CommandError
-from router.cli.options import TableOutput, parse_now
+from router.cli.options import TableOutput, option_error, parse_now
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store, read_own_settings
 from router.prices.data_folders import bills_folder, check_home, extract_folder
 from router.render.bills_text import as_record, describe_bill, fall_lines, format_sums, gap_lines, table
@@ -179,7 +179,7 @@ def remove(
     Exit codes: 0; 2 no such bill, or it is not in force.
     """
     if not reason.strip():
-        raise InvalidInputError.single("is empty", field="--reason", remedy="say why: it stands in the audit log")
+        raise option_error("--reason", "is empty", "say why: it stands in the audit log")
     first, *_ = _decide(BillDecisionKind.REMOVE, identity, reason, settings_files, now)
     _say(first, "stands no more")
     console.note(f"`stepfare bills restore {first.bill.id}`, or an earlier version's id, brings one back")
@@ -210,12 +210,10 @@ def duplicates(
     bills, moment = open_bill_store(), parse_now(now)
     if (issuer is None) is not (allow is None):
         what = "is missing" if allow is None else "needs an ISSUER"
-        raise InvalidInputError.single(
-            what, field="--permit", remedy="give ISSUER and --permit, ISSUER and --refuse, or none"
-        )
+        raise option_error("--permit", what, "give ISSUER and --permit, ISSUER and --refuse, or none")
     if issuer is not None and allow is not None:
         if not reason.strip():
-            raise InvalidInputError.single("is empty", field="--reason", remedy="say why: it stands in the audit log")
+            raise option_error("--reason", "is empty", "say why: it stands in the audit log")
         with open_state_store(settings_files) as (_, store):
             rule = bills.set_rule(issuer, reason, acting_user(), moment, allowed=allow)
             what = f"bills duplicates {'allow' if allow else 'refuse'}"

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pricing.problems import InvalidInputError
 from router.checkpoints.arrow_store import SCHEMES, open_arrow_store
 from router.checkpoints.errors import IncompleteCheckpointError, OutOfTimeError, StorageError
 from router.checkpoints.manifest import CheckpointManifest, parse_step
@@ -25,7 +24,7 @@ from router.checkpoints.object_store import CheckpointStore, FolderStore, open_c
 from router.checkpoints.rate_limit import TransferLimits
 from router.cli import console
 from router.cli.console import WORDS_AFTER_DASHES, CommandError, ExitCode
-from router.cli.options import TableFormat, TableOutput
+from router.cli.options import TableFormat, TableOutput, option_error
 from router.render.record_table import RecordTable, TableColumn
 
 if TYPE_CHECKING:
@@ -73,21 +72,21 @@ def resolve_checkpoint_store(url: str) -> tuple[CheckpointStore, int | None]:
     root, _, name = url.rpartition("/")
     step = parse_step(name)
     if step is None and name.endswith(_MANIFEST_ENDS):
-        raise InvalidInputError.single(f"{name} is no manifest's name", field="URL")
+        raise option_error("URL", f"{name} is no manifest's name")
     try:
         environment = os.environ  # noqa: TID251
         return open_checkpoint_store(
             url if step is None else root, lambda text: open_arrow_store(text, environment)
         ), step
     except StorageError as error:
-        raise InvalidInputError.single(str(error), field="URL", remedy=error.remedy) from None
+        raise option_error("URL", str(error), error.remedy) from None
 
 
 def build_rate_limit(seconds: float | None, max_mbps: float | None) -> TransferLimits:
     """Return the rate limit of a transfer. Raises InvalidInputError unless both values are finite and above zero."""
     for option, value in (("--seconds", seconds), ("--max-mbps", max_mbps)):
         if value is not None and not 0 < value < float("inf"):
-            raise InvalidInputError.single(f"{value} is not above zero", field=option)
+            raise option_error(option, f"{value} is not above zero")
     most = None if max_mbps is None else max_mbps * _MEGABIT
     return TransferLimits(seconds=seconds, bytes_per_second=most, rate=most)
 
@@ -207,7 +206,7 @@ def pull(
     wanted_step = named_step if step is None else step
     other, newer = resolve_checkpoint_store(or_newer) if or_newer is not None else (source, None)
     if or_newer is not None and (newer is None or wanted_step is not None):
-        raise InvalidInputError.single("is a manifest's URL, for where no step is named", field="--or-newer")
+        raise option_error("--or-newer", "is a manifest's URL, for where no step is named")
     fetch = partial(
         download_checkpoints,
         target=FolderStore(folder),
@@ -457,7 +456,7 @@ def run(
     urls = arguments[: len(arguments) - count] if count is not None else arguments[:1]
     url, command = _store(urls[0] if urls else None, os.environ), arguments[len(urls[:1]) :]  # noqa: TID251
     if not command:
-        raise InvalidInputError.single("there is no training to run", field="COMMAND", remedy="write it after --")
+        raise option_error("COMMAND", "there is no training to run", "write it after --")
     _check_store_url(url)
     environment = {**os.environ, URL: url.partition("?")[0]}  # noqa: TID251
     # -P keeps a folder named `router` in the working directory from being imported.
@@ -482,10 +481,10 @@ def _store(url: str | None, environment: Mapping[str, str]) -> str:
     """Return the given URL, else the one that the agent set. Raises InvalidInputError if there is neither."""
     chosen = url or environment.get(STORE)
     if not chosen:
-        raise InvalidInputError.single(
+        raise option_error(
+            "URL",
             f"none is given, and {STORE} is not set",
-            field="URL",
-            remedy="write one, or name the region's checkpoint_url in the deploy file",
+            "write one, or name the region's checkpoint_url in the deploy file",
         )
     return chosen
 
@@ -503,7 +502,7 @@ def _check_store_url(url: str) -> None:
 
     parts = urlsplit(url)
     if parts.scheme not in (*SCHEMES, "file", "") or parts.password is not None:
-        raise InvalidInputError.single(f"{parts.scheme}:// is no place for checkpoints", field="URL", remedy=URL_HELP)
+        raise option_error("URL", f"{parts.scheme}:// is no place for checkpoints", URL_HELP)
 
 
 def _watch_signals() -> Callable[[], bool]:

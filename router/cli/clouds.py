@@ -13,7 +13,6 @@ import typer
 
 from pricing.book import PriceBook
 from pricing.places import SIMULATED_CLOUDS, Market
-from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from providers.errors import CredentialsError, PermissionDeniedError, ProviderError
 from providers.protocol import (
@@ -35,6 +34,7 @@ from router.cli.options import (
     CloudsFileOption,
     OutOption,
     TableOutput,
+    option_error,
     parse_duration_option,
     parse_now,
 )
@@ -71,10 +71,8 @@ def refuse_unknown_clouds(names: list[str]) -> None:
     """Raise InvalidInputError for the first name that is no cloud."""
     unknown = [name for name in names if name not in CLOUDS]
     if unknown:
-        raise InvalidInputError.single(
-            f"{unknown[0]!r} is no cloud that this program knows",
-            field="--cloud",
-            remedy=suggest(unknown[0], CLOUDS),
+        raise option_error(
+            "--cloud", f"{unknown[0]!r} is no cloud that this program knows", suggest(unknown[0], CLOUDS)
         )
 
 

@@ -16,7 +16,7 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_plans
 from router.cli.console import ExitCode
-from router.cli.options import TableOutput
+from router.cli.options import TableOutput, option_error
 from router.cli.site_options import (
     DEFAULT_FILES,
     SettingsOptions,
@@ -250,7 +250,7 @@ def sweep(
 
     refuse_unknown_clouds(cloud or [])
     if state and not re.fullmatch(r"s[0-9a-f]{10}", state):
-        raise InvalidInputError.single("is no id of a state", field="--state", remedy="write it as in `state.id`")
+        raise option_error("--state", "is no id of a state", "write it as in `state.id`")
     with open_controller_session(settings_files, listen=yes, makes=yes, new_state=bool(state)) as (opened, site):
         used = {attempt.cloud for attempt in site.store.attempts.find(skipped=[])}
         chosen = sorted(cloud or used | {name for name, entry in opened.clouds.clouds.clouds.items() if entry.enabled})

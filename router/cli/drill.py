@@ -17,7 +17,7 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_jobs
 from router.cli.console import CommandError, ExitCode
-from router.cli.options import TextFormat, TextOutput, chosen_clock, parse_duration_option, wall_clock
+from router.cli.options import TextFormat, TextOutput, chosen_clock, option_error, parse_duration_option, wall_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, interrupt_on_sigterm, open_state_store
 from router.controller import drills
 from router.controller.drills import DrillOutcome, DrillResult, DrillTarget, PreemptionDrill
@@ -191,7 +191,7 @@ class TargetOptions:
     def choose(self, at: DrillSession) -> tuple[DrillTarget, ...]:
         """Return the machines. InvalidInputError for ranks beside all of them."""
         if self.rank and self.everything:
-            raise InvalidInputError.single("is all of them already", field="--all", remedy="give --rank or --all")
+            raise option_error("--all", "is all of them already", "give --rank or --all")
         ranks = tuple(self.rank or ())
         return drills.choose_targets(at.store, at.hand, self.job_or_attempt, ranks, everything=self.everything)
 
@@ -372,7 +372,7 @@ def slow_node(
 
 def _check_seconds(seconds: float | None) -> float | None:
     if seconds is not None and not math.isfinite(seconds):
-        raise InvalidInputError.single(f"{seconds:g} is no number of seconds", field="--seconds")
+        raise option_error("--seconds", f"{seconds:g} is no number of seconds")
     return seconds
 
 

@@ -13,7 +13,7 @@ from pricing.places import Market
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books, complete_paths, complete_plan_jobs
-from router.cli.options import TableOutput
+from router.cli.options import TableOutput, option_error
 from router.cli.planning_options import PlanFileArgument, parse_slot, parse_time_limit
 from router.cli.site_options import ask_state, list_own_quotes, open_state_if_any
 from router.planning.document.plan_terms import SLOT, TIME_LIMIT
@@ -123,10 +123,10 @@ def _request_of_files(
     """Return the request of the plan from its files; None where none are named."""
     if not jobs:
         if limits is not None:
-            raise InvalidInputError.single("counts only beside job files", field="--limits", remedy="add --jobs PATH")
+            raise option_error("--limits", "counts only beside job files", "add --jobs PATH")
         return None
     if job is None:
-        raise InvalidInputError.single("prices the rules of one job", field="--jobs", remedy="name JOB")
+        raise option_error("--jobs", "prices the rules of one job", "name JOB")
     from router.app.plan_rerun import PlanFiles, planned_jobs, rebuild_request
 
     files = PlanFiles(tuple(jobs), book, limits)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from pricing.money import Usd
-from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
 from router.cli.bills import report_corrections
@@ -106,10 +105,9 @@ def list_entries(
     from router.state.ledger_rows import NAMES, entry_values
 
     period = None if month is None else parse_month("--month", month)
-    try:
-        wanted = None if kind is None else LedgerEntryKind(kind)
-    except ValueError:
-        raise option_error("--kind", ValueError(f"{kind!r} is none of {', '.join(LedgerEntryKind)}")) from None
+    if kind is not None and kind not in list(LedgerEntryKind):
+        raise option_error("--kind", f"{kind!r} is none of {', '.join(LedgerEntryKind)}")
+    wanted = None if kind is None else LedgerEntryKind(kind)
     with open_state_store(settings_files, makes=False) as (_, store):
         entries = store.ledger.entries(period=period, kind=wanted, team=team, job=job)
     count = count_rows(limit, machine_readable=output != "table")
@@ -188,8 +186,7 @@ def _after(month: str) -> datetime:
     try:
         start = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
     except ValueError:
-        what = f"{month!r} is not a month"
-        raise InvalidInputError.single(what, field="--closed-through", remedy="write 2026-10") from None
+        raise option_error("--closed-through", f"{month!r} is not a month", "write 2026-10") from None
     if start.month == _DECEMBER:
         return start.replace(year=start.year + 1, month=1)
     return start.replace(month=start.month + 1)
@@ -342,7 +339,7 @@ def export(
     period = None if month is None else parse_month("--month", month)
     if file.suffix.lower() not in _ENDINGS:
         what = f"{file.name!r} ends neither in {' nor in '.join(_ENDINGS)}"
-        raise InvalidInputError.single(what, field="FILE", remedy="the ending says which form is written")
+        raise option_error("FILE", what, "the ending says which form is written")
     account_names = _read_accounts(accounts)
     with open_state_store(settings_files, makes=False) as (_, store), console.progress("writing"):
         from router.app.export import BooksExportRequest, export_books

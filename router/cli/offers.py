@@ -12,7 +12,6 @@ import typer
 
 from pricing.book_check import did_you_mean
 from pricing.places import Market
-from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.app.queries.prices import (
     HistoryRequest,
@@ -33,6 +32,7 @@ from router.cli.options import (
     RegionOption,
     WideListOutput,
     count_rows,
+    option_error,
     parse_duration_option,
     parse_now,
 )
@@ -275,7 +275,7 @@ def _books(sources: PriceSources, name: str) -> tuple[PriceBook, ...]:
 def _length(since: str) -> timedelta:
     length = parse_duration_option("--since", since)
     if not length:
-        raise InvalidInputError.single("is no stretch of time", field="--since", remedy="write 30d or 12h")
+        raise option_error("--since", "is no stretch of time", "write 30d or 12h")
     return length
 
 

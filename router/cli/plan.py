@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_plan_words
-from router.cli.options import OUTPUT, TableOutput, option_error, parse_now, parse_usd_option, wall_clock
+from router.cli.options import OUTPUT, TableOutput, option_error, parse_now, parse_option, parse_usd_option, wall_clock
 from router.cli.planning_options import PlanFileArgument, PlanningOptions, load_present_state, report_plan_inputs
 from router.cli.site_options import ask_state, load_previous_plan, open_query_context, open_state_if_any, store_plan
 from router.planning.document.plan_terms import TRIAL
@@ -38,11 +37,7 @@ _CANDIDATES_TO_NIGHT = 6
 
 
 PlanFormat = Literal["table", "wide", "json", "gantt"]
-
-
 SumsBy = Literal["team", "pool"]
-
-
 HtmlFile = Annotated[
     Path | None,
     typer.Option("--html", metavar="FILE", help="Also write a page: timetable, budgets, risk, limits, jobs."),
@@ -114,10 +109,7 @@ def plan(
 
     check_against(against, html)
     console.check_output_folders(html)
-    try:
-        plan_name = parse_plan_name(name)
-    except ValueError as error:
-        raise option_error("--name", error) from None
+    plan_name = parse_option("--name", name, parse_plan_name)
     moment = parse_now(planning.now)
     options = planning.read(moment)
     state = load_present_state(moment, is_present=planning.is_present)
@@ -163,13 +155,10 @@ def plan(
 
 def _with_previous(request: PlanRequest, since: str | None, least_saving: str | None, name: str) -> PlanRequest:
     """Return the request with the earlier plan to keep to; as it is without one."""
-
     least = parse_usd_option("--least-saving", least_saving)
     if since is None:
         if least is not None:
-            raise InvalidInputError.single(
-                "counts only beside an earlier plan", field="--least-saving", remedy="--since"
-            )
+            raise option_error("--least-saving", "counts only beside an earlier plan", "--since")
         return request
     previous = load_previous_plan(since, name, request.now)
     if previous is None:
@@ -258,17 +247,13 @@ def _part_of(plan: Plan, output: PlanFormat, teams: Sequence[str], names: Sequen
         missing = next((each for each in asked if each not in known), None)
         if missing is not None:
             near = get_close_matches(missing, known, 3) or known[:5]
-            raise InvalidInputError.single(
-                f"the plan has no {missing}", field=option, remedy=f"it has {', '.join(near)}"
-            )
+            raise option_error(option, f"the plan has no {missing}", f"it has {', '.join(near)}")
     chosen = jobs_of(plan, teams, names)
     if by is not None and output == "json":
         return sums_json(plan, chosen, by)
     if output != "table":
-        raise InvalidInputError.single(
-            f"{output} shows a plan whole",
-            field="--output",
-            remedy="leave --team and --job out, and --group-by but for json",
+        raise option_error(
+            "--output", f"{output} shows a plan whole", "leave --team and --job out, and --group-by but for json"
         )
     return sums_text(plan, chosen, by, console.screen()) if by else jobs_text(plan, chosen, console.screen())
 
@@ -354,7 +339,7 @@ AgainstOption = Annotated[
 def check_against(against: str | None, html: Path | None) -> None:
     """Raise InvalidInputError for ``--against`` without a page."""
     if against is not None and html is None:
-        raise InvalidInputError.single("is shown on a page alone", field="--against", remedy="add --html FILE")
+        raise option_error("--against", "is shown on a page alone", "add --html FILE")
 
 
 def changes_since(against: str | None, plan: Plan) -> SinceView | None:

@@ -13,7 +13,6 @@ import typer
 from pricing.book_file import embedded_book
 from pricing.offers import Offer
 from pricing.peak_rates import PRECISIONS, PeakRates, read_peak_rates
-from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from providers.collector import FetchProgress
 from router.app.queries.prices import list_books as list_stored
@@ -21,7 +20,15 @@ from router.app.queries.prices import local_sources
 from router.cli import console
 from router.cli.clouds import select_clouds
 from router.cli.console import ExitCode
-from router.cli.options import CloudOption, OutOption, TableFormat, TableOutput, parse_duration_option, parse_now
+from router.cli.options import (
+    CloudOption,
+    OutOption,
+    TableFormat,
+    TableOutput,
+    option_error,
+    parse_duration_option,
+    parse_now,
+)
 from router.cli.site_options import acting_user
 from router.prices.books import SANDBOX, BookDiff, PriceChange, diff_books, load_book
 from router.prices.bookstore import BookStore
@@ -238,7 +245,7 @@ def _day(text: str | None) -> date | None:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise InvalidInputError.single(f"{text!r} is not a date", field="--as-of", remedy="write 2026-11-20") from None
+        raise option_error("--as-of", f"{text!r} is not a date", "write 2026-11-20") from None
 
 
 def _import_as_text(done: OfferImport) -> str:

@@ -16,7 +16,7 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.console import CommandError, ExitCode
-from router.cli.options import ListOutput, TableFormat, TableOutput, parse_duration_option, parse_now
+from router.cli.options import ListOutput, TableFormat, TableOutput, option_error, parse_duration_option, parse_now
 from router.cli.planning_options import AdvisoryOption, BookOption
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.controller.history.run_records import (
@@ -88,9 +88,9 @@ def profile(
     """
     moment = parse_now(now)
     if device is not None and not measure:
-        raise InvalidInputError.single(f"{device} is for --measure", field="DEVICE", remedy="add --measure, or drop it")
+        raise option_error("DEVICE", f"{device} is for --measure", "add --measure, or drop it")
     if measure and add:
-        raise InvalidInputError.single("--measure and --add are both given", field="--add", remedy="keep one of them")
+        raise option_error("--add", "--measure and --add are both given", "keep one of them")
     if measure:
         within = parse_duration_option("--lasting", lasting)
         assert within is not None
@@ -377,4 +377,4 @@ def _unknown(name: str, records: RunRecords) -> InvalidInputError:
     pools: list[PoolRun | FabricRun] = [*records.pools, *records.fabrics]
     known = sorted({run.job for run in records.speeds} | {pool_name(run) for run in pools})
     remedy = did_you_mean(name, known) or "see `stepfare profile list`"
-    return InvalidInputError.single(f"no run of {name!r} is known", field="NAME", remedy=remedy)
+    return option_error("NAME", f"no run of {name!r} is known", remedy)

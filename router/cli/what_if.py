@@ -13,7 +13,7 @@ from pricing.units import format_count
 from router.app.parallel import Engine, EngineError, parse_engine
 from router.cli import console
 from router.cli.completion import complete_paths
-from router.cli.options import WideListFormat, WideListOutput, parse_now
+from router.cli.options import WideListFormat, WideListOutput, option_error, parse_now
 from router.cli.planning_options import PlanningOptions, load_present_state, report_plan_inputs
 from router.planning.document.plan_terms import TIME_LIMIT
 from router.render import what_if_text
@@ -124,9 +124,7 @@ def what_if(
     changes, sweeps = _read_changes(change_options, sweep or ())
     variants = vary(changes, sweeps)
     if plot is not None and not sweeps:
-        raise InvalidInputError.single(
-            "draws along a sweep, and there is none", field="--plot", remedy="--sweep 'deadline all +0h,+6h'"
-        )
+        raise option_error("--plot", "draws along a sweep, and there is none", "--sweep 'deadline all +0h,+6h'")
     where = parse_engine(engine, workers)
     request = _read_request(paths, planning)
     _check_changes(request, changes, sweeps)
