@@ -204,7 +204,6 @@ def approve(
 
 
 def _check_words(file: Path | None, by: str, note: str, *, revoke: bool, list_all: bool) -> None:
-    """Raise InvalidInputError for options that do not go together."""
     if list_all and (revoke or by or note):
         raise option_error("--list", "lists and changes nothing", "leave the others out")
     if list_all:
@@ -214,7 +213,6 @@ def _check_words(file: Path | None, by: str, note: str, *, revoke: bool, list_al
 
 
 def _approve(rules: ApprovalRules, context: QueryContext, plan: Plan, digest: str, name: str, note: str) -> None:
-    """Record the approval. CommandError where the rules or the plan's age are against it."""
     from router.app.queries.approvals import ApprovalRefusedError, approve_plan
 
     try:
@@ -240,7 +238,6 @@ def _revoke(context: QueryContext, plan: Plan, digest: str, name: str, note: str
 
 
 def _list(context: QueryContext, rules: ApprovalRules | None, digest: str, output: TableFormat) -> None:
-    """Print approvals with their state, of one plan or of all."""
     from router.app.queries.approvals import list_approvals
 
     found = list_approvals(context, rules, digest)

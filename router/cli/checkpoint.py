@@ -57,7 +57,6 @@ class TransferOptions:
     parallel: ParallelOption = _PARALLEL
 
     def pace(self) -> TransferLimits:
-        """Return the limits as a value. Raises InvalidInputError."""
         return build_rate_limit(self.seconds, self.max_mbps)
 
 

@@ -219,7 +219,6 @@ def _render(
 
 
 def _as_quota(held: CapacityReservation) -> Quota:
-    """Return a reservation as a quota of its machines."""
     name, used = f"held: {held.name}, {held.instance_type}", held.machines - held.free
     name += ", taken without its name" if held.automatic else ""
     return Quota(held.cloud, name, held.region, (), None, None, held.machines, used, QuotaUnit.MACHINES)

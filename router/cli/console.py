@@ -382,7 +382,6 @@ class ProgressLine:
             self.draw()
 
     def draw(self) -> None:
-        """Write the line over what it showed before."""
         with _lock:
             line = clip_text(self.line(), self._width - 1)
             self._stream.write(f"\r{line.ljust(self._shown)}")
@@ -410,7 +409,6 @@ class ProgressLine:
         threading.Thread(target=self._tick, daemon=True, name="progress").start()
 
     def end(self) -> None:
-        """Stop drawing and remove the line."""
         with _lock:
             self._ended.set()
             self.clear()

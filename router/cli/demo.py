@@ -102,8 +102,6 @@ def demo(
 
 @dataclass(frozen=True)
 class _Results:
-    """Results of the demo."""
-
     trained: TrainingResult
     spent: str
     machines: int
@@ -111,7 +109,6 @@ class _Results:
     lost: int
 
     def text(self, seconds: float) -> str:
-        """Return the summary for the end of the output."""
         t = self.trained
         times = f", on {self.gangs} gangs one after the other" if self.gangs > 1 else ""
         return (
@@ -223,7 +220,6 @@ def _repeated_steps(gangs: list[dict[str, int]]) -> int:
 
 
 def _metered(database: Path) -> Usd:
-    """Return the metered cost of released machines in the ledger."""
     with StateStore.open(f"sqlite:///{database}", now=wall_clock()) as store:
         return Usd.total(entry.usd for entry in store.ledger.entries(kind=LedgerEntryKind.METERED))
 

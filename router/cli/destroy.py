@@ -171,7 +171,6 @@ def _mend(site: ControllerContext, damaged: list[SalvagedRow]) -> tuple[list[Att
 
 
 def _select_waiting(site: ControllerContext, targets: list[str]) -> list[AttemptHistory]:
-    """Return the jobs without machines that would be provisioned again."""
     from router.controller.history.attempt_history import resumable_histories
 
     timeouts, names = site.deploy.timeouts, {_plan_or_name(text) for text in targets}

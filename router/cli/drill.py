@@ -60,13 +60,11 @@ class DrillSession:
         )
 
     def note(self, done: Iterable[DrillResult]) -> None:
-        """Store and print the results for machines."""
         for one in done:
             console.note(_sentence(one))
             self.done.append(one)
 
     def announce(self, targets: Iterable[DrillTarget], text: str) -> None:
-        """Print the notice that these machines were given."""
         for target in targets:
             console.note(f"{describe_target(target)} {text}")
 
@@ -189,7 +187,6 @@ class TargetOptions:
     everything: Annotated[bool, typer.Option("--all", help="Every machine of the gang.")] = False
 
     def choose(self, at: DrillSession) -> tuple[DrillTarget, ...]:
-        """Return the machines. InvalidInputError for ranks beside all of them."""
         if self.rank and self.everything:
             raise option_error("--all", "is all of them already", "give --rank or --all")
         ranks = tuple(self.rank or ())

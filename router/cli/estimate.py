@@ -114,7 +114,6 @@ def estimate(
 def _text(
     answer: JobEstimate, moment: datetime, output: WideListFormat, launcher: LauncherName | None, out: Path | None
 ) -> str:
-    """Return the estimate in the format asked for, with flags of the launcher below tables."""
     if output == "json":
         from router.planning.estimate.estimate_json import estimate_to_json
 

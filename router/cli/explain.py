@@ -143,7 +143,6 @@ def _request_of_files(
 
 
 def _constraint_prices(request: PlanRequest, job: str) -> tuple[ConstraintPrice, ...]:
-    """Return the prices of the job's rules by planning again, with progress on stderr."""
     from router.planning.what_if.constraint_prices import constraint_prices
 
     with console.progress(f"planning again without each rule of {job}"):

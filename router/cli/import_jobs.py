@@ -74,7 +74,6 @@ def import_k8s(
 
 
 def _write(file: Path, imported: Sequence[ImportedFile], out: Path | None) -> None:
-    """Write the jobs of a file; list what is not carried, and what is to be filled in."""
     names = [each.name(number) for number, each in enumerate(imported, start=1)]
     if len(imported) > 1 and out is not None:
         if out.suffix in _FILES:

@@ -50,15 +50,12 @@ class _Books:
 
 @dataclass(frozen=True, slots=True)
 class _Period:
-    """A month of the books, whether it is open or closed, and its contents."""
-
     month: Month
     state: str
     closing: PeriodClosing | None
     books: _Books
 
     def sum_of(self, kind: str) -> Decimal:
-        """Return the dollars of the entries of a kind."""
         return next((usd for own, (_, _, usd) in self.books.kinds.items() if own.value == kind), Decimal(0))
 
     def priced_sum(self, kind: str) -> Decimal | None:
@@ -68,7 +65,6 @@ class _Period:
 
     @property
     def added(self) -> Decimal:
-        """Return the dollars that were added by hand."""
         return sum((usd for kind, (_, _, usd) in self.books.kinds.items() if kind.is_added), Decimal(0))
 
     @property
@@ -78,7 +74,6 @@ class _Period:
 
     @property
     def others(self) -> dict[str, str]:
-        """Return what was spent in other currencies, as exact text."""
         spent = self.books.spent or {}
         return {currency: _exact(cost) for currency, cost in spent.items() if currency != _CURRENCY}
 

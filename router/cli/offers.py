@@ -268,7 +268,6 @@ def history(
 
 
 def _books(sources: PriceSources, name: str) -> tuple[PriceBook, ...]:
-    """Return the book of that name; beside the latest, that of the sandbox."""
     return history_books(sources) if name == LATEST else (load_book(name),)
 
 

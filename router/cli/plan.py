@@ -154,7 +154,6 @@ def plan(
 
 
 def _with_previous(request: PlanRequest, since: str | None, least_saving: str | None, name: str) -> PlanRequest:
-    """Return the request with the earlier plan to keep to; as it is without one."""
     least = parse_usd_option("--least-saving", least_saving)
     if since is None:
         if least is not None:
@@ -188,7 +187,6 @@ def _note_kept_places(previous: Plan, plan: Plan) -> None:
 
 
 def _note_longer_limit(limit: timedelta, timings: Timings) -> None:
-    """Name a longer time limit to try, by the time that the candidates took."""
     needed = max(2 * limit.total_seconds(), _CANDIDATES_TO_NIGHT * timings.feasibility)
     console.note(
         f"cut short after {limit.total_seconds():g} s: try --time-limit {math.ceil(needed / 60)}m "
@@ -197,7 +195,6 @@ def _note_longer_limit(limit: timedelta, timings: Timings) -> None:
 
 
 def _write_metrics(plan: Plan, timings: Timings, began: float, metrics: Path | None, prometheus: Path | None) -> None:
-    """Write the figures of this planning to the files that were named."""
     if metrics is None and prometheus is None:
         return
     from router.render.plan_metrics import PlanningTimes, metrics_line, prometheus_text

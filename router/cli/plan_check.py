@@ -58,7 +58,6 @@ class GuardOptions:
     approved_by: Annotated[str, typer.Option(metavar="WHO", help="Name of the approver.")] = ""
 
     def read(self) -> CostLimits:
-        """Return the limits as values. Raises InvalidInputError for what is no amount."""
         return CostLimits(
             parse_usd_option("--max-cost", self.max_cost),
             parse_usd_option("--approve-above", self.approve_above),

@@ -104,7 +104,6 @@ class InputOptions:
         return self.now is None
 
     def runs(self, moment: datetime) -> RunReader:
-        """Return how to read the earlier runs to learn from."""
         return run_reader(self.learned, moment, present=self.is_present)
 
 

@@ -249,7 +249,6 @@ def _day(text: str | None) -> date | None:
 
 
 def _import_as_text(done: OfferImport) -> str:
-    """Return a row per cloud, followed by the offers that were left out or held back."""
     rows = [
         (cloud, str(c.fresh), str(c.added), str(c.changed), str(c.removed))
         for cloud, c in sorted(done.merged.counts.items())

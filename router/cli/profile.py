@@ -330,7 +330,6 @@ _LEARNED: RecordTable[_LearnedRow] = RecordTable(
 
 
 def _job_rows(records: RunRecords) -> list[_LearnedRow]:
-    """Return a row for each job and gang that was measured."""
     groups: dict[tuple[str, str], list[SpeedRun]] = {}
     for run in records.speeds:
         groups.setdefault((run.job, _gang(run)), []).append(run)

@@ -329,7 +329,6 @@ def accept_stored_quote(
 
 
 def _plan(prepared: PreparedAcceptance) -> Plan:
-    """Return the plan of a quote, with progress. Raises what :func:`plan_quote` raises."""
     from router.app.queries.quote_acceptance import plan_quote
 
     with console.progress(f"planning {prepared.stored.quote.job}") as show_phase:

@@ -93,7 +93,6 @@ def serve(
 
 
 def _check_demo(host: str, *, demo: bool, others: bool) -> None:
-    """Raise InvalidInputError for options that do not go together."""
     from router.console.access import is_loopback
 
     if not demo:
@@ -148,7 +147,6 @@ def serve_demo(host: str, port: int, folder: Path | None) -> None:
 
 
 def _require_empty(folder: Path | None) -> None:
-    """Raise InvalidInputError for a folder that holds something."""
     if folder is not None and folder.exists() and any(folder.iterdir()):
         raise option_error("--dir", f"{folder} is not empty", "name a new folder")
 

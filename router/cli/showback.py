@@ -154,7 +154,6 @@ def _focus(
     settings_files: SettingsOptions,
     now: str | None,
 ) -> None:
-    """Write the charges of the month with `ledger export`."""
     from router.cli.ledger import FocusVersion, export
 
     if from_files:

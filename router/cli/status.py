@@ -146,8 +146,6 @@ def _attempt(store: StateStore, job_or_attempt: str) -> Attempt:
 
 
 class _Reader:
-    """Reads a log file from where the last read ended."""
-
     def __init__(self, path: Path, prefix: str) -> None:
         self._path, self._prefix = path, prefix
         self.offset = 0

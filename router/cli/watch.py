@@ -172,7 +172,6 @@ class Log:
         self._logger = logging.getLogger(_NAME)
 
     def tell(self, job: str, text: str) -> None:
-        """Log a message about a job."""
         if self._style == "text":
             console.note(f"{self._clock():%H:%M:%S} {job}: {text}")
             return

@@ -72,7 +72,6 @@ class ChangeOptions:
     ] = None
 
     def written(self) -> Iterator[tuple[str, str]]:
-        """Yield each option and each of its values."""
         for field in fields(self):
             for text in getattr(self, field.name) or ():
                 yield f"--{field.name.replace('_', '-')}", text
@@ -191,7 +190,6 @@ def _check_changes(request: PlanRequest, changes: Sequence[Change], sweeps: Sequ
 
 
 def _plan_variants(request: PlanRequest, variants: Sequence[Variant], engine: Engine) -> WhatIf:
-    """Plan the base and all variants, with progress on stderr."""
     from router.app.plan_rerun import run_what_if
 
     try:

@@ -59,7 +59,6 @@ def plan_table(
 
 
 def _policies(accepted: AcceptedOrders, deploy: Deploy) -> list[str]:
-    """Return which policy runs which jobs, with the reason if it is not the deploy file's."""
     jobs_by_policy: dict[str, list[str]] = {}
     for job, assigned in accepted.policies.items():
         why = ""

@@ -153,12 +153,10 @@ class TimeScale:
 
     @property
     def horizon_at(self) -> float:
-        """Return where the first scale ends."""
         return self.left_x + (self.right_x - self.left_x) * self.share if self.has_outlook else self.right_x
 
     @property
     def outlook_at(self) -> float:
-        """Return where the second scale begins."""
         return self.horizon_at + self.gap if self.has_outlook else self.right_x
 
     def at(self, moment: datetime, *, outlook: bool = False) -> float:

@@ -68,7 +68,6 @@ class _PolicyLine:
 
     @property
     def sample(self) -> tuple[str, str]:
-        """Return the line's entry in the key."""
         shape = mark(_SHAPES[self.number % len(_SHAPES)], 11, 0, 3.2, f"full c{self.number % SERIES}")
         return line(0, 0, 22, 0, f"ln {series_class(self.number)}") + shape, self.name
 
@@ -209,6 +208,5 @@ def _draw_lane(
 
 
 def _stretches(up: Bools) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of each run of true values."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], up, [False]]).astype(np.int8))).tolist()
     yield from zip(edges[::2], edges[1::2], strict=True)

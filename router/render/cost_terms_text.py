@@ -39,7 +39,6 @@ class TermColumn:
     label: str = ""
 
     def amount(self, terms: JobCostTerms) -> Usd:
-        """Return the sum of the column's terms."""
         return Usd.total(getattr(terms, name) for name in self.terms)
 
 

@@ -46,7 +46,6 @@ class JobRun:
 
     @property
     def letter(self) -> str:
-        """Return the letter of the market: S, D or R."""
         return MARKET_LETTERS[self.market]
 
     @property
@@ -56,17 +55,14 @@ class JobRun:
 
     @property
     def cost_usd(self) -> Usd:
-        """Return the cost of all bars."""
         return Usd.total(bar.cost_usd for bar in self.bars)
 
     @property
     def start(self) -> datetime:
-        """Return the start of the first bar."""
         return self.bars[0].start
 
     @property
     def end(self) -> datetime:
-        """Return the end of the last bar."""
         return self.bars[-1].end
 
 
@@ -173,7 +169,6 @@ def runs_of(lines: Iterable[Line]) -> tuple[JobRun, ...]:
 
 
 def _without_overlaps(bars: Iterable[Bar]) -> Iterable[tuple[Bar, ...]]:
-    """Return the bars in as many groups as needed for none to lie over another of its group."""
     groups: list[list[Bar]] = []
     for bar in sorted(bars, key=lambda b: (b.start, b.end, b.outlook)):
         group = next((each for each in groups if each[-1].end <= bar.start), None)
@@ -202,7 +197,6 @@ def _by_place(place: tuple[str, str]) -> tuple[bool, str, bool, str]:
 
 
 def _ceilings(plan: Plan) -> tuple[tuple[tuple[str, str], Ceiling], ...]:
-    """Return the limits of the plan's usage with the place where each is drawn; those with a worth come first."""
     prices = {price.limit: price for price in plan.shadow_prices}
     ordered = sorted(plan.usage.limits, key=lambda limit: (limit.limit not in prices, limit.limit))
     part = bool(plan.restricted_to)

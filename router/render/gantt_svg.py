@@ -117,7 +117,6 @@ def _tick_words(moment: datetime, scale: TimeScale, layout: LaneLayout) -> tuple
 def _draw_row(
     row: Row, scale: TimeScale, layout: LaneLayout, y: float, job_url: Callable[[str], str] | None
 ) -> tuple[list[str], float]:
-    """Return the parts of a place, and where the next begins."""
     parts = [line(0, y, layout.width, y, "g"), _place_name(row, layout, y)]
     at = y + (18 if layout.narrow else 0)
     lanes = _pack([_place_run(run, scale, layout) for run in row.runs])

@@ -376,7 +376,6 @@ def _item_rows(run: Sequence[AttemptReport]) -> list[tuple[str, str, Usd | None,
 
 
 def _cost_cells(line: CostLine) -> tuple[CostLine, str, str, str]:
-    """Return a line with its item, use and quantity in words."""
     use = _USES.get(line.use, line.use) if line.item == "machine" else ""
     return line, _ITEMS.get(line.item, line.item), use, f"{float(line.quantity):,.2f} {line.unit}"
 

@@ -116,7 +116,6 @@ def _wide_kind(line: Line) -> str:
 
 
 def _wide_fallback(fallback: LineFallback) -> str:
-    """Return place, machines and how often it is needed."""
     where = f"{fallback.cloud}/{fallback.zone or fallback.region}"
     return f"{where} {fallback.machines}x {fallback.instance_type} {fallback.probability:.0%}"
 

@@ -85,12 +85,10 @@ class PoolRisk:
 
     @property
     def hazard(self) -> Hazard:
-        """Return the hazard of one machine."""
         return self.risk.machine
 
     @property
     def median(self) -> float:
-        """Return the median level."""
         return self.hazard.quantile(0.5)
 
     @property

@@ -46,7 +46,6 @@ class CloudHealth:
 
     @property
     def failed(self) -> bool:
-        """Return whether its last refresh brought nothing, or not all."""
         return self.record is not None and self.record.status in ("failed", "partial")
 
 
@@ -88,7 +87,6 @@ class PricesReport:
 
     @property
     def accelerators(self) -> tuple[str, ...]:
-        """Return the accelerators that are sold, in order."""
         return tuple(dict.fromkeys(row.machine.accelerator for row in self.cheapest))
 
 
@@ -102,14 +100,12 @@ class RegionPrices:
 
     @property
     def position(self) -> tuple[float, float] | None:
-        """Return latitude and longitude; None where they are not known."""
         if self.region is None or self.region.latitude is None or self.region.longitude is None:
             return None
         return self.region.latitude, self.region.longitude
 
     @property
     def city(self) -> str:
-        """Return the city, or the region's name where it is not known."""
         return self.region.city if self.region is not None and self.region.city else self.id.region
 
     @property

@@ -74,7 +74,6 @@ class QuoteFormView:
     limits_plan: LimitsPlan | None = None
 
     def value(self, name: str, default: str = "") -> str:
-        """Return what was written in a field."""
         return self.values.get(name, default)
 
     def chosen(self, group: str) -> str:

@@ -32,12 +32,10 @@ class QuoteListView:
 
     @property
     def accepted(self) -> int:
-        """Return how many were accepted."""
         return sum(row.acceptance is not None for row in self.rows)
 
     @property
     def open(self) -> int:
-        """Return how many can be accepted now."""
         return sum(row.acceptance is None and row.quote.valid_until >= self.now for row in self.rows)
 
     @property

@@ -68,7 +68,6 @@ class QuoteActions:
 
     @property
     def problems(self) -> Mapping[str, tuple[str, ...]]:
-        """Return what is wrong with each field."""
         refused = {} if self.refusal is None else {self.refusal.field: self.refusal.problems}
         return {name: words for name, words in {**refused, "by": self.wrong_deadline}.items() if words}
 
@@ -84,7 +83,6 @@ class QuoteActions:
 
     @property
     def is_beyond(self) -> bool:
-        """Return whether the other deadline is later than every simulated one."""
         return self.figure is not None and self.figure.after is None and not self.figure.is_exact
 
     def details(self, quote: Quote) -> str:

@@ -54,12 +54,10 @@ class TableColumn(Generic[R]):
     csv: Callable[[Any], object] | None = None
 
     def data(self, row: R) -> object:
-        """Return the value that JSON has of the row."""
         value = self.value(row)
         return None if value is None else self.plain(value)
 
     def cell(self, row: R) -> str:
-        """Return the text of the row's value."""
         value = self.value(row)
         return self.unknown if value is None else self.show(value)
 
@@ -73,7 +71,6 @@ class RecordTable(Generic[R]):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Return the names of the fields of CSV and JSON."""
         return tuple(column.name for column in self.columns if column.name)
 
     def text(self, rows: Iterable[R], screen: Screen = PLAIN, *, wide: bool = False) -> str:
@@ -109,7 +106,6 @@ class RecordTable(Generic[R]):
         return {column.name: column.data(row) for column in self.columns if column.name}
 
     def records(self, rows: Iterable[R]) -> list[dict[str, object]]:
-        """Return the record of each row."""
         return [self.record(row) for row in rows]
 
     def csv(self, rows: Iterable[R], *, unknown: str = "") -> str:

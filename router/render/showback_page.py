@@ -65,12 +65,10 @@ class RawTable:
 
     @property
     def is_wide(self) -> bool:
-        """Return whether it has more columns than fit."""
         return len(self.columns) > _MOST_COLUMNS
 
     @property
     def more(self) -> int:
-        """Return how many rows are left out."""
         return len(self.section.rows) - len(self.rows)
 
     @property

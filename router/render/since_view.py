@@ -86,7 +86,6 @@ class SinceView:
 
     @property
     def changed_jobs(self) -> int:
-        """Return the number of jobs of which something changed."""
         return sum(row.change.jobs for row in self.kinds)
 
     @property

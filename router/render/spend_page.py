@@ -38,7 +38,6 @@ class PageOfMonth:
 
     @property
     def is_over(self) -> bool:
-        """Return whether the month had ended when its figures were made."""
         return self.made_at >= self.month.ends
 
     @property
@@ -127,7 +126,6 @@ class BudgetLine:
 
     @property
     def name(self) -> str:
-        """Return the owner in words."""
         return budget_owner(self.status.budget)
 
     @property

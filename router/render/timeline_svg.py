@@ -46,7 +46,6 @@ class Timeline:
 
     @property
     def start(self) -> datetime:
-        """Return where the axis begins."""
         return min(bar.start for bar in self.bars)
 
     @property

@@ -95,7 +95,6 @@ _OF_WHOLE_PLAN = frozenset({"threshold_usd", "bound_usd"})
 
 
 def _raw_fields(night: Tonight) -> tuple[tuple[str, str], ...]:
-    """Return fields of the plan's JSON as they stand there."""
     plan = night.plan
 
     def fields(*names: str) -> Iterator[tuple[str, str]]:

@@ -51,7 +51,6 @@ class LateRow:
 
     @property
     def is_late(self) -> bool:
-        """Return whether it ends after its deadline."""
         return self.after > timedelta(0)
 
 
@@ -130,12 +129,10 @@ class Tonight:
 
     @property
     def placed(self) -> int:
-        """Return the number of jobs that are placed."""
         return len(self.jobs)
 
     @property
     def passed(self) -> int:
-        """Return the number of budgets that are passed."""
         return sum(row.over for row in self.budgets)
 
     @property

@@ -29,7 +29,6 @@ class WaterfallStep:
 
     @property
     def is_station(self) -> bool:
-        """Return whether the bar begins at zero."""
         return self.kind in ("planned", "metered", "spent")
 
 

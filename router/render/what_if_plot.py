@@ -29,7 +29,6 @@ class _Line:
 
     @property
     def ink(self) -> str:
-        """Return the class of its words."""
         return f"full {series_class(self.number).split()[0]}"
 
 

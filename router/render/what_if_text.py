@@ -102,7 +102,6 @@ def _change(result: VariantResult) -> str:
 
 
 def _fixed(what_if: WhatIf, sweeps: Sequence[str], width: int) -> Iterator[str]:
-    """Yield the changes that all rows but the base share, in words."""
     shared = what_if.variants[0].variant.changes
     shared = shared[: len(shared) - len(sweeps)]
     if shared:
@@ -116,7 +115,6 @@ def _signed(amount: Usd) -> str:
 
 
 def _names(result: VariantResult) -> list[str]:
-    """Return the jobs that changed sides, by side."""
     return [f"{words}: {', '.join(jobs)}" for name, words in _NAMES if (jobs := getattr(result, name))]
 
 
