@@ -349,14 +349,14 @@ def changes_since(against: str | None, plan: Plan) -> SinceView | None:
     from router.config.plan_files import read_plan
     from router.planning.document.plan_json import plan_content
     from router.planning.explain.changes import plan_diff
-    from router.render.since_view import since_view
+    from router.render.since_view import SinceView
 
     before = _last_plan(plan) if against == "last" else read_plan(Path(against))
     if before is None:
         console.note(f"no plan named {plan.name} of an earlier night is stored: the page says nothing of changes")
         return None
     diff = plan_diff(before, plan, find_changed_fields(before, plan))
-    return since_view(diff, before, plan_content(before)["digest"], plan)
+    return SinceView(diff, before, plan_content(before)["digest"], plan)
 
 
 def _last_plan(plan: Plan) -> Plan | None:
