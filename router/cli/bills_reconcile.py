@@ -88,7 +88,9 @@ def reconcile(
     with open_state_store(settings_files, makes=False) as (_, store), console.progress("matching"):
         report_corrections(store, period)
         result = reconcile_month(store, extract_folder(), bills_folder(), period, basis, moment, parse_as_of(now))
-    view = _build_view(text.ReconcileQuery(period, moment, basis.value, dimensions, rates), result, tolerance)
+    view = _build_view(
+        text.ReconcileQuery(month=period, now=moment, basis=basis, by=dimensions, rates=rates), result, tolerance
+    )
     if not result.bills:
         console.note("no bill is stored, so all is estimated: `stepfare bills import FILE`", "warning")
     if result.archived:

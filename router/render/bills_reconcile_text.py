@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import Any
 
 from router.files.csv_text import csv_text
-from router.ledger.month import Month
 from router.render.tables import PLAIN, Screen, clip_text, format_table, format_timestamp, wrap_text
 from router.showback.apportion import exact_sum
 from router.showback.facts import UNALLOCATED
@@ -21,6 +20,7 @@ from router.showback.reconcile.findings import ReconcileFinding
 from router.showback.reconcile.levels import MatchLevel
 from router.showback.reconcile.outcome import MatchOutcome, UnmatchedItem
 from router.showback.reconcile.variance import VarianceBridge, VarianceBucket
+from router.showback.report.query import MonthQuery
 from router.showback.report.values import replace_unprintable
 
 SCHEMA_VERSION = 1
@@ -34,14 +34,11 @@ _GROUP_WIDTH = 26
 _MILLE = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class ReconcileQuery:
-    """Query of a reconciliation: month, time, cost basis, grouping and exchange rates."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconcileQuery(MonthQuery):
+    """The query of a month with its time, and exchange rates."""
 
-    month: Month
     now: datetime
-    basis: str
-    by: tuple[str, ...]
     rates: Mapping[str, ExchangeRate]
 
 

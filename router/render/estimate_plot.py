@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 from pricing.money import Usd
 from router.planning.estimate.gang_estimates import GangEstimate, JobEstimate, UsdSpan
 from router.render import drawing
-from router.render.axes import Scale, tick_unit
+from router.render.axes import RowLayout, Scale, tick_unit
 from router.render.estimate_text import dollars
 from router.render.figures import MARKET_LETTERS, tick_in
 
@@ -17,24 +16,10 @@ _TOP, _AXIS = 8.0, 30.0
 _TICKS: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class PlotLayout:
-    """The measures of the drawing for one width: ``names`` and ``amounts`` are columns beside the axis.
-
-    Where both are 0, the name and the amount stand above each line.
-    """
-
-    width: int
-    names: float
-    amounts: float
-    row: float
-    dot: float
-
-
 PLOTS = (
-    PlotLayout(1078, 150.0, 190.0, 30.0, 5.0),
-    PlotLayout(692, 130.0, 180.0, 30.0, 4.5),
-    PlotLayout(340, 0.0, 0.0, 44.0, 3.0),
+    RowLayout(1078, 150.0, 190.0, 30.0, dot=5.0),
+    RowLayout(692, 130.0, 180.0, 30.0, dot=4.5),
+    RowLayout(340, 0.0, 0.0, 44.0, above=True, dot=3.0),
 )
 
 
@@ -43,7 +28,7 @@ def plot_unit(estimate: JobEstimate) -> str:
     return "step" if estimate.tokens_per_step is None else "million tokens"
 
 
-def draw_estimate(estimate: JobEstimate, layout: PlotLayout) -> str:
+def draw_estimate(estimate: JobEstimate, layout: RowLayout) -> str:
     """Return the picture; empty where no gang has an answer."""
     rows = [
         (row, row.answer.usd_per_million_tokens or row.answer.usd_per_step)
@@ -52,30 +37,29 @@ def draw_estimate(estimate: JobEstimate, layout: PlotLayout) -> str:
     ]
     if not rows:
         return ""
-    inside = layout.names == 0
-    left, right = layout.names + 10, layout.width - layout.amounts - 18
+    left, right = layout.left_margin + 10, layout.width - layout.right_margin - 18
     most = max(_end(usd).dollars() for _, usd in rows)
     unit = tick_unit(most, _TICKS)
     scale = Scale(0.0, max(math.ceil(most / unit - 1e-9), 1) * unit, left, right)
     bottom = _TOP + layout.row * len(rows)
     parts = []
     for number in scale.ticks(unit):
-        x, first = scale.at(number * unit), inside and number == 0
+        x, first = scale.at(number * unit), layout.above and number == 0
         parts.append(drawing.line(x, _TOP, x, bottom, "g"))
         parts.append(
             drawing.text(0 if first else x, bottom + 16, tick_in(number, unit, "USD"), "s" if first else "s m")
         )
     parts.append(drawing.line(left, bottom, right, bottom, "ax"))
     for index, (row, usd) in enumerate(rows):
-        y = _TOP + layout.row * (index + (0.72 if inside else 0.5))
+        y = _TOP + layout.row * (index + (0.72 if layout.above else 0.5))
         parts.append(_interval(row, usd, scale, y, layout.dot))
         bold = "b" if index == 0 else ""
         words, amount = _gang_name(row), f"${dollars(usd)}"
-        if inside:
+        if layout.above:
             parts.append(drawing.text(0, y - 15, drawing.fit_text(words, 130), f"halo {bold}".strip()))
             parts.append(drawing.text(layout.width, y - 15, amount, f"e halo {bold}".strip()))
         else:
-            parts.append(drawing.text(0, y + 4, drawing.fit_text(words, layout.names), bold))
+            parts.append(drawing.text(0, y + 4, drawing.fit_text(words, layout.left_margin), bold))
             parts.append(drawing.text(layout.width, y + 4, amount, f"e {bold}".strip()))
     name = f"Dollars a {plot_unit(estimate)} by gang, with intervals; the figures are in the table below"
     return drawing.picture(name, layout.width, bottom + _AXIS, parts)

@@ -117,8 +117,7 @@ class Folded:
 class Gantt:
     """The picture of a plan: ``end`` is the last end of anything in it, at least the horizon."""
 
-    start: datetime
-    horizon: datetime
+    plan: Plan
     end: datetime
     rows: tuple[Row, ...]
     folded: Folded | None = None
@@ -143,7 +142,7 @@ def gantt_of(plan: Plan) -> Gantt:
         for place in places
     )
     end = max([plan.horizon_end, *(line.end for line in plan.lines)])
-    return _fold(Gantt(plan.horizon_start, plan.horizon_end, end, rows), plan)
+    return _fold(Gantt(plan, end, rows))
 
 
 def runs_of(lines: Iterable[Line]) -> tuple[JobRun, ...]:
@@ -199,11 +198,20 @@ def _by_place(place: tuple[str, str]) -> tuple[bool, str, bool, str]:
 def _ceilings(plan: Plan) -> tuple[tuple[tuple[str, str], Ceiling], ...]:
     prices = {price.limit: price for price in plan.shadow_prices}
     ordered = sorted(plan.usage.limits, key=lambda limit: (limit.limit not in prices, limit.limit))
-    part = bool(plan.restricted_to)
     return tuple(
         (
             (each.cloud or "", each.region or ""),
-            _ceiling(each, prices.get(each.limit), _kept_words(each, plan.lines), is_part=part),
+            Ceiling(
+                name=limit_name(each.limit),
+                market=each.market or "",
+                amount=each.amount,
+                unit=each.unit,
+                full=each.full,
+                use=each.use,
+                worth="" if each.limit not in prices else worth_in_words(prices[each.limit]),
+                is_part=bool(plan.restricted_to),
+                kept=_kept_words(each, plan.lines),
+            ),
         )
         for each in ordered
     )
@@ -221,20 +229,6 @@ def _kept_words(limit: LimitUsage, lines: Sequence[Line]) -> str:
     if all(any(x.start < step.end and step.start < x.end for x in under) for step in limit.use if step.used):
         return ""  # Which limits a line uses is not recorded: lines there may be all of it.
     return "kept for fallbacks where no bar is" if under else "kept for fallbacks"
-
-
-def _ceiling(limit: LimitUsage, price: ShadowPrice | None, kept: str, *, is_part: bool) -> Ceiling:
-    return Ceiling(
-        name=limit_name(limit.limit),
-        market=limit.market or "",
-        amount=limit.amount,
-        unit=limit.unit,
-        full=limit.full,
-        use=limit.use,
-        worth="" if price is None else worth_in_words(price),
-        is_part=is_part,
-        kept=kept,
-    )
 
 
 def limit_name(name: str) -> str:
@@ -275,12 +269,12 @@ def _number(count: int) -> str:
     return "one" if count == 1 else f"{count:,}"
 
 
-def _fold(gantt: Gantt, plan: Plan) -> Gantt:
+def _fold(gantt: Gantt) -> Gantt:
     lanes = sum(len(row.runs) for row in gantt.rows)
     if lanes <= MOST_LANES:
         return gantt
-    costs = {job.job: job.cost_usd for job in plan.jobs}
-    most = plan.orders_usd.dollars() * SMALL_SHARE
+    costs = {job.job: job.cost_usd for job in gantt.plan.jobs}
+    most = gantt.plan.orders_usd.dollars() * SMALL_SHARE
     folded: list[Row] = []
     for row in sorted(gantt.rows, key=lambda row: (Usd.total(run.cost_usd for run in row.runs), row.cloud, row.region)):
         if lanes <= MOST_LANES:

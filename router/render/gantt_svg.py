@@ -58,7 +58,7 @@ def draw_gantt(gantt: Gantt, layout: LaneLayout, job_url: Callable[[str], str] |
 
     With ``job_url`` the bars of a job lead there, for a pointer; for a keyboard the table of jobs does.
     """
-    scale = TimeScale(gantt.start, gantt.horizon, gantt.end, layout.gutter, float(layout.width))
+    scale = TimeScale(gantt.plan.horizon_start, gantt.plan.horizon_end, gantt.end, layout.gutter, float(layout.width))
     y, body = _TOP, []
     for row in gantt.rows:
         parts, y = _draw_row(row, scale, layout, y, job_url)

@@ -26,7 +26,7 @@ def gantt_text(plan: Plan, screen: Screen = PLAIN) -> str:
     sizes = max((len(run.size) for row in gantt.rows for run in row.runs), default=0)
     name = min(max(names, 10), _LONGEST_NAME, max(18, screen.width // 4))
     left = 2 + name + 1 + sizes + 1
-    scale = TimeScale(gantt.start, gantt.horizon, gantt.end, 0, screen.width - left, gap=1)
+    scale = TimeScale(plan.horizon_start, plan.horizon_end, gantt.end, 0, screen.width - left, gap=1)
     lines = [f"Plan of {day_clock(plan.as_of)} UTC, orders until {day_clock(plan.horizon_end)}"]
     if scale.has_outlook:
         lines[0] += f", outlook to {day_clock(gantt.end)}"

@@ -13,13 +13,7 @@ from router.render.figures import amount_in, tick_in
 from router.render.waterfall_svg import LEAST_HEIGHT
 
 _TOP, _BOTTOM = 30.0, 26.0
-
-
-CHARTS = (
-    ChartLayout(1078, 212, 60, 150),
-    ChartLayout(692, 212, 60, 150),
-    ChartLayout(340, 190, 52, 10),
-)
+CHARTS = (ChartLayout(1078, 60, 150, 212), ChartLayout(692, 60, 150, 212), ChartLayout(340, 52, 10, 190))
 
 
 def draw_days(

@@ -39,9 +39,9 @@ _SURE_WIDTH = 0.005  # dollars; a spread that is narrower is one amount
 
 
 CURVES = (
-    ChartLayout(1078, 292, 52, 40, 84),
-    ChartLayout(692, 292, 52, 30, 78),
-    ChartLayout(340, 264, 42, 24, 52),
+    ChartLayout(1078, 52, 40, 292, 84),
+    ChartLayout(692, 52, 30, 292, 78),
+    ChartLayout(340, 42, 24, 264, 52),
 )
 SPREADS = ((508, 194.0, 8.6), (508, 194.0, 8.6), (340, 178.0, 7.4))
 # With the radius of the dots.

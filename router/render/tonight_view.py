@@ -12,7 +12,7 @@ from router.jobs.spec import is_less_sure
 from router.planning.document.cost_terms import add_terms
 from router.planning.document.limit_peaks import LimitPeak, limit_peaks
 from router.planning.document.plan import JobSummary, Line, Plan, Unplaced
-from router.planning.document.plan_facts import main_placement
+from router.planning.document.plan_facts import JobPlacement, main_placement
 from router.planning.document.plan_json import plan_content
 from router.planning.document.plan_usage import JobCostTerms, TeamUsage
 from router.planning.document.usage_totals import end_of_month
@@ -89,13 +89,37 @@ class LimitRow:
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job of the table."""
+    """A placed job of the table, with its lines of the plan."""
 
     job: JobSummary
-    where: str
-    machines: str
-    weak: bool
-    outlook: bool
+    lines: Sequence[Line]
+
+    @property
+    def place(self) -> JobPlacement | None:
+        return main_placement(self.lines, self.job.job)
+
+    @property
+    def where(self) -> str:
+        return f"{self.place.cloud} {self.place.region}" if self.place is not None else "none"
+
+    @property
+    def machines(self) -> str:
+        """Return accelerators, types and markets of the gang, such as ``32 H100, spot``."""
+        if self.place is None:
+            return "none"
+        gang = [line for line in self.lines if line.gang == self.lines[0].gang]
+        markets = " + ".join(dict.fromkeys(MARKET_WORDS[line.market] for line in gang))
+        kinds = " + ".join(dict.fromkeys(line.accelerator for line in gang))
+        mix = f" ({self.place.mix})" if self.place.mix else ""
+        return f"{self.place.accelerators:,} {kinds}{mix}, {markets}"
+
+    @property
+    def weak(self) -> bool:
+        return any(line.weak for line in self.lines)
+
+    @property
+    def outlook(self) -> bool:
+        return not any(line.kind == "order" for line in self.lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +185,7 @@ def tonight_of(plan: Plan, digest: str = "") -> Tonight:
         plan_id=f"plan-{digest[:12]}",
         digest=digest,
         gantt=gantt_of(plan),
-        jobs=tuple(_job_row(job, lines_by_job.get(job.job, ())) for job in placed),
+        jobs=tuple(JobRow(job, lines_by_job.get(job.job, ())) for job in placed),
         left_out=plan.unplaced,
         ordered_jobs=len(ordered),
         order_moves_usd=plan.orders_usd - lines_usd,
@@ -189,22 +213,6 @@ def _lines_by_job(plan: Plan) -> dict[str, tuple[Line, ...]]:
     for line in plan.lines:
         own.setdefault(line.job, []).append(line)
     return {job: tuple(lines) for job, lines in own.items()}
-
-
-def _job_row(job: JobSummary, lines: Sequence[Line]) -> JobRow:
-    place = main_placement(lines, job.job)
-    gang = [line for line in lines if line.gang == lines[0].gang]
-    markets = " + ".join(dict.fromkeys(MARKET_WORDS[line.market] for line in gang))
-    kinds = " + ".join(dict.fromkeys(line.accelerator for line in gang))
-    mix = f" ({place.mix})" if place is not None and place.mix else ""
-    machines = f"{place.accelerators:,} {kinds}{mix}, {markets}" if place is not None else "none"
-    return JobRow(
-        job=job,
-        where=f"{place.cloud} {place.region}" if place is not None else "none",
-        machines=machines,
-        weak=any(line.weak for line in lines),
-        outlook=not any(line.kind == "order" for line in lines),
-    )
 
 
 def _late(job: JobSummary) -> LateRow | None:

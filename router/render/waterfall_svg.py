@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from router.render.axes import Scale, tick_unit
+from router.render.axes import RowLayout, Scale, tick_unit
 from router.render.drawing import element, line, picture, rect, text, text_width, title
 from router.render.figures import amount_in, tick_in
 
@@ -32,32 +32,16 @@ class WaterfallStep:
         return self.kind in ("planned", "metered", "spent")
 
 
-@dataclass(frozen=True, slots=True)
-class WaterfallLayout:
-    """The widths of a drawing; ``above``: names stand above their bars, else left of them."""
-
-    width: int
-    left_margin: float
-    right_margin: float
-    row: float
-    above: bool = False
-    notes: bool = True
-
-
 BRIDGES = (
-    WaterfallLayout(1078, 330, 110, 30),
-    WaterfallLayout(692, 170, 100, 30, notes=False),
-    WaterfallLayout(340, 0, 100, 37, above=True),
+    RowLayout(1078, 330, 110, 30),
+    RowLayout(692, 170, 100, 30, notes=False),
+    RowLayout(340, 0, 100, 37, above=True),
 )
 _CLASSES = {"planned": "hol plan", "metered": "full met", "spent": "full inv", "reason": "full met", "waste": "wh"}
-
-
 MONTH_NAME = "Waterfall from planned to invoiced"
 
 
-def draw_waterfall(
-    steps: Sequence[WaterfallStep], currency: str, layout: WaterfallLayout, name: str = MONTH_NAME
-) -> str:
+def draw_waterfall(steps: Sequence[WaterfallStep], currency: str, layout: RowLayout, name: str = MONTH_NAME) -> str:
     """Return the drawing of the steps, which have their amounts beside them."""
     levels = [float(step.level) for step in steps]
     low, high = min(0.0, *levels), max(LEAST_HEIGHT, *levels)
@@ -94,7 +78,7 @@ def draw_waterfall(
     return picture(words, layout.width, height, [*parts, *names])
 
 
-def _name(step: WaterfallStep, y: float, layout: WaterfallLayout) -> Iterator[str]:
+def _name(step: WaterfallStep, y: float, layout: RowLayout) -> Iterator[str]:
     bold = "b" if step.is_station else ""
     at = y - 4 if layout.above else y + 12
     if layout.above:

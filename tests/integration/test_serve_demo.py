@@ -100,9 +100,9 @@ def test_the_night_before_differs_as_nights_do_and_its_reasons_add_up_to_the_cen
     assert {job.job for job in before.jobs} - gone == {NIGHTLY_JOB, MIDTRAINING, *LATER}
     assert any(each.before.region != each.after.region for each in diff.changes if each.before and each.after)
     assert view.title == "Since yesterday"
-    assert Usd.total(row.change.together_usd for row in view.kinds) == after.cost_usd - before.cost_usd
+    assert Usd.total(row.together_usd for row in view.kinds) == after.cost_usd - before.cost_usd
     # As a reader adds them: each row of the page is rounded to the cent, so that their sum may be a cent off.
-    shown = [Decimal(cents(row.change.together_usd)) for row in view.kinds]
+    shown = [Decimal(cents(row.together_usd)) for row in view.kinds]
     assert abs(sum(shown) - Decimal(cents(view.more_usd))) <= CENT * len(shown) / 2
 
 

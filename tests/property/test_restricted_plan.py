@@ -161,7 +161,7 @@ def test_a_comparison_of_parts_names_nobody_else_and_adds_up(kept: set[str]) -> 
     diff = plan_diff(old, new)
     assert Usd.total(kind.together_usd for kind in changes_by_kind(diff)) == new.cost_usd - old.cost_usd
     view = SinceView(diff, old, "0" * 64, new)
-    words = repr((view.sentence, view.changes, view.limits, view.kinds))
+    words = repr((view.sentence, view.changes, view.diff.limits, view.kinds))
     for name, team in JOBS.items():
         assert team in kept or (name not in words and team not in words)
     assert "$" not in "".join(cause.text for c in diff.changes for cause in c.causes if cause.kind == "gap")
