@@ -128,12 +128,13 @@ def apply(
         console.note(plan_table(site, accepted, prices, refused, console.screen(sys.stderr)))
         if refused:
             return exit_code(refused)
+        unreachable = work.unreachable(accepted)
         if dry_run:
-            if unreachable := work.unreachable(accepted):
+            if unreachable:
                 console.note(f"to apply it: {unreachable}", "warning")
             console.note("dry run: nothing was made or written")
             return ExitCode.OK
-        if unreachable := work.unreachable(accepted):
+        if unreachable:
             raise unreachable
         if not work.was_confirmed(accepted) and not console.confirm(_question(accepted), yes=yes):
             console.note("not applied")

@@ -14,7 +14,7 @@ from router.cli import console
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import VARIABLE, TableFormat, TableOutput, TextOutput, chosen_clock, option_error, wall_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
-from router.render.record_table import RecordTable, TableColumn, field_columns
+from router.render.record_table import RecordTable, TableColumn, field_columns, json_document
 from router.render.tables import format_timestamp, format_usd
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def show(
     if output == "json":
         who, at = (None, None) if held is None else (held.who, held.at.isoformat())
         content = {"rules": fields, "set_by": who, "set_at": at}
-        console.out(console.as_document(content))
+        console.out(json_document(content))
         return
     if fields is None:
         console.out("no rules are set: plans are applied without approvals")

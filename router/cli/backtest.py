@@ -15,6 +15,7 @@ from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.options import TableOutput, option_error, parse_duration_option, parse_now, parse_option
 from router.config.trace_files import Holes, ListPrices, TraceSet, read_trace_sets
+from router.jobs.quantities import parse_duration
 from router.render import backtest_page, backtest_text
 
 if TYPE_CHECKING:
@@ -49,9 +50,7 @@ def parse_policies(given: Sequence[str], probes: bool, blocks: int) -> list[str]
 
 def parse_seconds(option: str, text: str, least: int = 1) -> int:
     """Return a duration in whole seconds, at least ``least``."""
-    duration = parse_duration_option(option, text)
-    assert duration is not None
-    total = duration.total_seconds()
+    total = parse_option(option, text, parse_duration).total_seconds()
     if total < least or total != int(total):
         raise option_error(option, f"{text} is not {least} s or more in whole seconds", "write 90m, 18h or 7d")
     return int(total)

@@ -21,6 +21,7 @@ from router.cli.options import TableOutput, option_error, parse_now
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store, read_own_settings
 from router.prices.data_folders import bills_folder, check_home, extract_folder
 from router.render.bills_text import as_record, describe_bill, fall_lines, format_sums, gap_lines, table
+from router.render.record_table import json_document
 from router.showback.bills import (
     BillDecisionKind,
     BillDecrease,
@@ -63,7 +64,7 @@ def list_bills(
     if output == "json":
         records = [as_record(each) for each in standings]
         text = {"folder": str(store.folder), "bills": records}
-        console.out(console.as_document(text))
+        console.out(json_document(text))
     elif standings:
         console.out(table(standings, console.screen()))
     else:
@@ -101,7 +102,7 @@ def show(
             "files": [asdict(each) for each in delivery.sources],
             "gaps": [asdict(each) for each in delivery.gaps],
         }
-        console.out(console.as_document(record))
+        console.out(json_document(record))
     else:
         console.out(
             f"{bill.id}  {replace_unprintable(bill.issuer or 'issuer unknown')}, "
@@ -233,7 +234,7 @@ def duplicates(
             ],
             "rules": [asdict(each) for each in bills.rules()],
         }
-        console.out(console.as_document(record))
+        console.out(json_document(record))
         return
     for each in shared:
         console.out(f"{each.second.id} has {describe_shared(each)}")
@@ -377,7 +378,7 @@ def import_files(
             "joined": list(imported.joined),
             "unread": [str(path) for path in imported.unread],
         }
-        console.out(console.as_document(record))
+        console.out(json_document(record))
     else:
         if standings:
             console.out(table(standings, console.screen()))

@@ -25,7 +25,7 @@ from router.checkpoints.rate_limit import TransferLimits
 from router.cli import console
 from router.cli.console import WORDS_AFTER_DASHES, CommandError, ExitCode
 from router.cli.options import TableFormat, TableOutput, option_error
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, json_document
 
 if TYPE_CHECKING:
     from router.checkpoints.transfer import TransferResult
@@ -277,7 +277,7 @@ def _print_transfers(transfers: Iterator[TransferResult], output: TableFormat, *
 
 def _json(moved: list[TransferResult]) -> str:
     rows = [{**dataclasses.asdict(one), "seconds": round(one.seconds, 3)} for one in moved]
-    return console.as_document({"checkpoints": rows})
+    return json_document({"checkpoints": rows})
 
 
 Row = tuple[int, "CheckpointManifest | None", str]
@@ -401,11 +401,10 @@ def watch(
     from router.checkpoints.control_folder import UploaderControlFolder
     from router.checkpoints.uploader import Uploader, UploadSettings
 
-    build_rate_limit(None, max_mbps)
+    most = build_rate_limit(None, max_mbps).rate
     environment = os.environ  # noqa: TID251
     target, _ = resolve_checkpoint_store(_store(url, environment))
     control = environment.get(CONTROL)
-    most = None if max_mbps is None else max_mbps * _MEGABIT
     uploader = Uploader(
         target,
         folder=folder,

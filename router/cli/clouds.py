@@ -35,11 +35,12 @@ from router.cli.options import (
     OutOption,
     TableOutput,
     option_error,
-    parse_duration_option,
     parse_now,
+    parse_option,
 )
 from router.config.settings_files import load_clouds
 from router.jobs.fields import suggest
+from router.jobs.quantities import parse_duration
 from router.prices import history
 from router.prices.allowance_store import AllowanceStore
 from router.prices.bookstore import BookStore
@@ -53,7 +54,7 @@ from router.prices.cloud_settings import LoadedClouds
 from router.prices.data_folders import allowances_folder, books_folder, clouds_file, history_folder
 from router.prices.read_limits import build_limits_file
 from router.prices.refresh import load_all_tables, load_base_book
-from router.render.record_table import RecordTable, TableColumn, field_columns
+from router.render.record_table import SCHEMA_VERSION, RecordTable, TableColumn, field_columns, json_document
 from router.render.tables import WIDTH, Screen, format_timestamp, wrap_text
 
 
@@ -97,8 +98,7 @@ def stock(
     stepfare stock a3-highgpu-8g -n 2 --region us-central1 -o json
     """
     moment = parse_now(now).replace(microsecond=0)
-    limit = parse_duration_option("--time-limit", time_limit)
-    assert limit is not None
+    limit = parse_option("--time-limit", time_limit, parse_duration)
     loaded, _ = select_clouds([], clouds)
     words = load_all_tables(BookStore(books_folder()))
     asked = find_sellers(words, machine)
@@ -112,7 +112,7 @@ def stock(
     history.append(history_folder(), build_stock_points(hints, wanted, moment))
     AllowanceStore(allowances_folder()).add(moment, {}, hints)
     as_json = output == "json"
-    console.out(console.as_document({"hints": _HINTS.records(hints)}) if as_json else _text(hints, wanted))
+    console.out(json_document({"hints": _HINTS.records(hints)}) if as_json else _text(hints, wanted))
     for error in errors:
         console.note(wrap_text(f"{error.cloud}: {error}"), "warning")
     return ExitCode.PARTIAL if errors else ExitCode.OK
@@ -164,8 +164,7 @@ def quotas(
     """
     moment = parse_now(now).replace(microsecond=0)
     loaded, asked = select_clouds(cloud or [], clouds)
-    limit = parse_duration_option("--time-limit", time_limit)
-    assert limit is not None
+    limit = parse_option("--time-limit", time_limit, parse_duration)
     store = BookStore(books_folder())
     words = load_all_tables(store)
     with console.progress(f"asking {format_count(len(asked), 'cloud')}"):
@@ -205,7 +204,7 @@ def _render(
             }
             for name, one in allowances.items()
         }
-        document = {"schema_version": console.SCHEMA_VERSION, "clouds": clouds}
+        document = {"schema_version": SCHEMA_VERSION, "clouds": clouds}
         return json.dumps(document, indent=2, default=str) + "\n"
     if output == "limits":
         import yaml
@@ -257,8 +256,7 @@ def doctor(
     stepfare doctor --cloud aws -o json
     """
     loaded, asked = select_clouds(cloud or [], clouds)
-    limit = parse_duration_option("--time-limit", time_limit)
-    assert limit is not None
+    limit = parse_option("--time-limit", time_limit, parse_duration)
     store = BookStore(books_folder())
     book, _, warnings = load_base_book(store)
     sandbox, _, more = load_base_book(store.sandbox, simulated=True)
@@ -355,7 +353,7 @@ def as_json(
         {"cloud": name, "must_answer": must, "offers": counts[name], **_one(diagnoses[name])}
         for name, must in must_answer.items()
     ]
-    return console.as_document({"clouds": clouds})
+    return json_document({"clouds": clouds})
 
 
 def _one(diagnosis: Diagnosis | ProviderError) -> dict[str, Any]:

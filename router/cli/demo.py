@@ -41,7 +41,6 @@ from router.demo.stage import (
     write_demo_files,
 )
 from router.ledger.entry import LedgerEntryKind
-from router.ledger.entry import LedgerEntryKind as EntryKind
 from router.render.tables import format_table, wrap_text
 from router.showback.apportion import subtract_known
 from router.showback.report.query import ReportQuery
@@ -277,7 +276,7 @@ def summarize_spending(home: Path, now: datetime) -> str:
     The state in ``home`` must exist.
     """
     with StateStore.open(f"sqlite:///{home / 'state.db'}", now=now) as store:
-        months = sorted({entry.period for entry in store.ledger.entries(kind=EntryKind.METERED)})
+        months = sorted({entry.period for entry in store.ledger.entries(kind=LedgerEntryKind.METERED)})
         queries = (ReportQuery(month=month, now=now) for month in months)
         folders = home / "extract", home / "bills"
         reports = [report_of_ledger(store, query, *folders) for query in queries]

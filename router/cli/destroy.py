@@ -27,7 +27,7 @@ from router.cli.site_options import (
     lock_provisioning,
     open_controller_session,
 )
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, json_document
 from router.render.tables import format_table, format_usd
 from router.state.errors import LeaseHeldError, StateError, UnreadableError
 
@@ -328,4 +328,4 @@ def _json(result: OrphanReport, results: dict[int, str]) -> str:
         "lost": [{"attempt": attempt, "rank": rank} for attempt, rank in result.lost],
         "gaps": list(result.gaps),
     }
-    return console.as_document(document)
+    return json_document(document)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +21,7 @@ from router.cli.options import TextFormat, TextOutput, chosen_clock, option_erro
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, interrupt_on_sigterm, open_state_store
 from router.controller import drills
 from router.controller.drills import DrillOutcome, DrillResult, DrillTarget, PreemptionDrill
+from router.render.record_table import RecordTable, TableColumn, attribute_columns, json_document
 
 if TYPE_CHECKING:
     from providers.sandbox.machines import SandboxMachines
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 
 _PAUSE_S = 0.1
-
-
 _MARK_BYTES = 4
 
 
@@ -106,10 +105,10 @@ class DrillSession:
             "id": self.mark,
             "interrupted": self.interrupted,
             **more,
-            "machines": [_row(one) for one in self.done],
+            "machines": _MACHINES.records(self.done),
         }
         if output == "json":
-            console.out(console.as_document(document))
+            console.out(json_document(document))
         if self.interrupted:
             return ExitCode.INTERRUPTED
         return ExitCode.PARTIAL if any(one.outcome is DrillOutcome.STUCK for one in self.done) else ExitCode.OK
@@ -149,22 +148,14 @@ def _sentence(done: DrillResult) -> str:
     return f"{describe_target(done.target)} {words[done.outcome]}"
 
 
-def _row(done: DrillResult) -> dict[str, Any]:
-    one = done.target
-    return {
-        "job": one.job,
-        "attempt": one.attempt,
-        "rank": one.rank,
-        "region": one.region,
-        "zone": one.zone,
-        "machine": one.machine.id,
-        "outcome": done.outcome.value,
-    }
-
-
+_MACHINES: RecordTable[DrillResult] = RecordTable(
+    (
+        *attribute_columns("job", "attempt", "rank", "region", "zone", of="target"),
+        TableColumn("machine", lambda done: done.target.machine.id),
+        *attribute_columns("outcome"),
+    )
+)
 _NOTICE_S = 30.0
-
-
 _LOOK_S = 1.0
 
 

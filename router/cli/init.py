@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -24,6 +23,7 @@ from router.cli.options import TableOutput, option_error, parse_now
 from router.jobs.fields import RefusedError, as_text, suggest
 from router.jobs.gang import parse_accelerators
 from router.jobs.residency import Residency, residency_refusal, unknown_tokens
+from router.render.record_table import json_document
 from router.render.starter_files import FILE_NAMES, StarterChoices, starter_files
 from router.render.tables import WIDTH
 
@@ -297,7 +297,6 @@ def _as_json(
     following: Sequence[str],
 ) -> str:
     document: dict[str, Any] = {
-        "schema_version": console.SCHEMA_VERSION,
         "clouds": [
             {
                 "cloud": one.cloud,
@@ -318,4 +317,4 @@ def _as_json(
         "undo": list(undo),
         "next": list(following),
     }
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    return json_document(document, ascii_only=False)

@@ -29,12 +29,13 @@ from router.cli.options import (
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.ledger.entry import LedgerEntry, LedgerEntryKind
 from router.prices.data_folders import bills_folder, extract_folder
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, attribute_columns, json_document
 from router.render.tables import format_usd
 from router.showback.report.values import replace_unprintable
 
 if TYPE_CHECKING:
     from router.app.close_month import SealCheck
+    from router.showback.focus.rules import FocusFinding
     from router.showback.focus.survey import FocusCheck
     from router.state.store import StateStore
 
@@ -207,18 +208,6 @@ def _as_text(checked: FocusCheck, path: str) -> str:
 
 
 def _as_json(checked: FocusCheck) -> str:
-    findings = [
-        {
-            "rule": f.rule,
-            "row": f.row,
-            "line": f.line,
-            "column": f.column,
-            "value": f.value,
-            "what": f.what,
-            "why": f.why,
-        }
-        for f in checked.findings
-    ]
     counts = [{"rule": rule, "column": column, "count": count} for (rule, column), count in checked.counts.items()]
     document = {
         "file": checked.name,
@@ -226,9 +215,14 @@ def _as_json(checked: FocusCheck) -> str:
         "rows": checked.rows,
         "total": checked.total,
         "counts": counts,
-        "findings": findings,
+        "findings": _FINDINGS.records(checked.findings),
     }
-    return console.as_document(document)
+    return json_document(document)
+
+
+_FINDINGS: RecordTable[FocusFinding] = RecordTable(
+    attribute_columns("rule", "row", "line", "column", "value", "what", "why")
+)
 
 
 def verify(
@@ -306,8 +300,6 @@ def _check_seals(store: StateStore) -> tuple[SealCheck, ...]:
 
 
 _ENDINGS = (".csv", ".parquet")
-
-
 FocusVersion = Literal["1.4", "1.2"]
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +22,6 @@ from router.app.queries.prices import (
 )
 from router.cli import console
 from router.cli.completion import complete_accelerators, complete_books
-from router.cli.console import write_output_file
 from router.cli.options import (
     CloudOption,
     LimitOption,
@@ -225,8 +223,11 @@ def history(
     stepfare prices history --instance-type p5.48xlarge --plot p5.html
     """
     until = parse_now(now)
-    begin = until - _length(since)
-    draw = None if plot is None else _drawing(plot)
+    if not (length := parse_duration_option("--since", since)):
+        raise option_error("--since", "is no stretch of time", "write 30d or 12h")
+    begin = until - length
+    if plot is not None:
+        history_plot.check(plot)
     machine_readable = output in {"json", "csv"}
     blocks = history_text.WIDE_BUCKETS if output == "wide" else history_text.NARROW_BUCKETS
     selection = store.Selection(
@@ -263,33 +264,16 @@ def history(
             "csv": lambda: history_text.as_csv(view),
         }
         console.write(writers[output](), out)
-    if draw is not None and series:
-        draw(history_dir, view)
+    if plot is not None and series:
+        content, note = history_plot.draw(plot, history_dir, view)
+        if note:
+            console.note(note)
+        if content is not None:
+            console.write_output_file(plot, content)
 
 
 def _books(sources: PriceSources, name: str) -> tuple[PriceBook, ...]:
     return history_books(sources) if name == LATEST else (load_book(name),)
-
-
-def _length(since: str) -> timedelta:
-    length = parse_duration_option("--since", since)
-    if not length:
-        raise option_error("--since", "is no stretch of time", "write 30d or 12h")
-    return length
-
-
-def _drawing(file: Path) -> Callable[[Path, history_text.HistoryView], None]:
-    """Return a function that plots into the file. Raises an error before anything is read if that is impossible."""
-    history_plot.check(file)
-
-    def draw(folder: Path, shown: history_text.HistoryView) -> None:
-        content, note = history_plot.draw(file, folder, shown)
-        if note:
-            console.note(note)
-        if content is not None:
-            write_output_file(file, content)
-
-    return draw
 
 
 def _explain_empty_result(folder: Path, selection: store.Selection, since: datetime, until: datetime) -> None:

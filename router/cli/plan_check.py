@@ -30,7 +30,7 @@ from router.planning.document.plan import Plan
 from router.planning.document.plan_json import plan_content
 from router.planning.document.plan_terms import BOOK
 from router.render.plan_text import late_lines
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, json_document
 from router.render.tables import format_day_time, format_usd, wrap_text
 
 if TYPE_CHECKING:
@@ -195,4 +195,4 @@ def _json(
     late = [{"job": job.job, "by_hours": job.late.by_hours, "why": job.late.why} for job in plan.jobs if job.late]
     if late:
         document["late"] = late
-    return console.as_document(document)
+    return json_document(document)

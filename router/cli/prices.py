@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -39,7 +39,7 @@ from router.prices.refresh import refresh as run
 from router.prices.report import RefreshReport
 from router.render import refresh_text
 from router.render.offers_text import format_price
-from router.render.record_table import RecordTable, TableColumn, field_columns
+from router.render.record_table import RecordTable, TableColumn, attribute_columns, field_columns, json_document
 from router.render.tables import MARKETS, PLAIN, Screen, format_table, format_timestamp, wrap_text
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def list_books(
     stored = list_stored(local_sources(acting_user()))
     if output == "json":
         books = [book_record(row) for row in stored]
-        console.out(console.as_document({"folder": str(folder), "books": books}))
+        console.out(json_document({"folder": str(folder), "books": books}))
         return
     if not stored:
         console.note(
@@ -109,8 +109,6 @@ def use_book(
 
 
 T = TypeVar("T")
-
-
 DEFAULT_ROWS = 20
 
 
@@ -172,34 +170,28 @@ def _percent(change: PriceChange) -> str:
 def as_json(diff: BookDiff) -> str:
     """Return the whole diff as JSON, prices as exact decimal strings."""
     document = {
-        "before": _book(diff.before.digest, diff.before.as_of.isoformat()),
-        "after": _book(diff.after.digest, diff.after.as_of.isoformat()),
+        **{
+            name: {"digest": book.digest, "as_of": book.as_of.isoformat()}
+            for name, book in (("before", diff.before), ("after", diff.after))
+        },
         "changed": [
-            {**_offer(c.after), "usd_per_hour_before": str(c.before.usd_per_hour), "ratio": round(float(c.ratio), 6)}
+            {
+                **_OFFER.record(c.after),
+                "usd_per_hour_before": str(c.before.usd_per_hour),
+                "ratio": round(float(c.ratio), 6),
+            }
             for c in diff.changed
         ],
-        "added": [_offer(offer) for offer in diff.added],
-        "removed": [_offer(offer) for offer in diff.removed],
+        "added": _OFFER.records(diff.added),
+        "removed": _OFFER.records(diff.removed),
         "same": diff.same,
     }
-    return console.as_document(document)
+    return json_document(document)
 
 
-def _book(digest: str, as_of: str) -> dict[str, str]:
-    return {"digest": digest, "as_of": as_of}
-
-
-def _offer(offer: Offer) -> dict[str, Any]:
-    return {
-        "cloud": offer.cloud,
-        "region": offer.region,
-        "zone": offer.zone,
-        "instance_type": offer.instance_type,
-        "market": offer.market.value,
-        "usd_per_hour": str(offer.usd_per_hour),
-    }
-
-
+_OFFER: RecordTable[Offer] = RecordTable(
+    attribute_columns("cloud", "region", "zone", "instance_type", "market", "usd_per_hour")
+)
 _SHOWN = 5
 
 

@@ -16,7 +16,7 @@ from router.cli.console import CommandError
 from router.cli.options import TableOutput, option_error, parse_length_option, wall_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.jobs.fields import suggest
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, json_document
 from router.render.tables import format_timestamp
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def make(
         store.audit.add(acting_user(), MAKE, "", ZERO, now, **details)
         store.access_tokens.put(record)
     if output == "json":
-        console.out(console.as_document({"token": {**shown, "secret": secret}}))
+        console.out(json_document({"token": {**shown, "secret": secret}}))
     else:
         console.out(secret)
         console.note(
@@ -111,7 +111,7 @@ def revoke(
             found = store.access_tokens.revoke(found.id, now)
             store.audit.add(acting_user(), REVOKE, "", ZERO, now, id=found.id, name=found.subject)
     if output == "json":
-        console.out(console.as_document({"token": _token_table(now).record(found)}))
+        console.out(json_document({"token": _token_table(now).record(found)}))
     else:
         at = found.revoked_at or now
         console.out(f"{found.id} of {found.subject} is revoked since {format_timestamp(at)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 
 from pricing.money import Usd
@@ -14,7 +13,7 @@ from router.controller.provision.provision_order import ProvisionRequest, Provis
 from router.deploy.deploy_settings import Deploy
 from router.faults.fault import describe_fault
 from router.jobs.run_policy import RunPolicy
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, json_document
 from router.render.tables import (
     PLAIN,
     Screen,
@@ -25,7 +24,6 @@ from router.render.tables import (
 )
 from router.state.records import Attempt
 
-SCHEMA_VERSION = 1
 _NAMED = 3
 
 
@@ -110,7 +108,7 @@ def outcomes_table(site: ControllerContext, outcomes: Sequence[ProvisionResult],
 def outcomes_json(site: ControllerContext, outcomes: Sequence[ProvisionResult]) -> str:
     """Return the same as JSON."""
     rows = _OUTCOMES.records((outcome, _current_attempt(site, outcome)) for outcome in outcomes)
-    return json.dumps({"schema_version": SCHEMA_VERSION, "gangs": rows}, indent=2) + "\n"
+    return json_document({"gangs": rows})
 
 
 OutcomeRow = tuple[ProvisionResult, Attempt | None]

@@ -11,7 +11,7 @@ from router.backtest.timeline import PolicyTimeline, ShownWindow
 from router.backtest.windows import WindowLayout
 from router.render import backtest_plot
 from router.render.backtest_text import ScoredCells, score_rows, title
-from router.render.pages import html_document
+from router.render.pages import html_document, html_table
 from router.spot.simulator.inputs import HOUR_S
 
 _STYLE = """
@@ -37,10 +37,8 @@ def page(scored: ScoredCells, windows: WindowLayout, example: ShownWindow, runs:
     if svg := backtest_plot.zone_charts(scored):
         parts.append(f"<h2>Cost against number of zones</h2>\n{svg}")
         parts.append('<p class="small">Mean over windows of one job.</p>')
-    site, start_h = (
-        example.cell.sites[example.site],
-        example.start * example.cell.sites[example.site].series.tick_s / HOUR_S,
-    )
+    site = example.cell.sites[example.site]
+    start_h = example.start * site.series.tick_s / HOUR_S
     parts.append(f"<h2>One run</h2>\n{backtest_plot.runs_chart(example, runs)}")
     parts.append(
         f'<p class="small">{html.escape(title(example.cell))}; {html.escape(site.name)}, from hour {start_h:.1f} '
@@ -48,15 +46,14 @@ def page(scored: ScoredCells, windows: WindowLayout, example: ShownWindow, runs:
     )
     parts.append("<h2>Figures</h2>")
     for pooled, scores in scored:
-        cells = enumerate(score_rows(pooled, scores))
-        rows = [_row(row, "" if number < len(scores) else "reference") for number, row in cells]
-        head = "".join(f"<th{_left(name)}>{name}</th>" for name in _HEADER)
+        rows = [
+            (cells, "" if number < len(scores) else "reference")
+            for number, cells in enumerate(score_rows(pooled, scores))
+        ]
         stretches = np.unique(pooled.stretch).size
         parts.append(
             f'<h3>{html.escape(title(pooled.cell))}</h3>\n<p class="small">{pooled.start.size} windows in {stretches} '
-            f"stretches of time</p>\n<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n"
-            + "\n".join(rows)
-            + "\n</tbody>\n</table>"
+            f"stretches of time</p>\n{html_table(_HEADER, rows, _LEFT)}"
         )
     note = (
         f"Windows begin every {windows.every_s / HOUR_S:.4g} h. Traces are cut into {windows.blocks} blocks of time; "
@@ -67,12 +64,3 @@ def page(scored: ScoredCells, windows: WindowLayout, example: ShownWindow, runs:
     )
     body = "\n".join(["<h1>Back-test</h1>", *parts, f'<p class="small">{note}</p>'])
     return html_document("Back-test", _STYLE, body)
-
-
-def _row(values: Sequence[str], kind: str) -> str:
-    cells = "".join(f"<td{_left(n)}>{html.escape(v)}</td>" for n, v in zip(_HEADER, values, strict=True))
-    return f'<tr class="{kind}">{cells}</tr>' if kind else f"<tr>{cells}</tr>"
-
-
-def _left(name: str) -> str:
-    return ' class="left"' if name in _LEFT else ""

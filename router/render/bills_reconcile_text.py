@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from router.files.csv_text import csv_text
+from router.render.record_table import SCHEMA_VERSION
 from router.render.tables import PLAIN, Screen, clip_text, format_table, format_timestamp, wrap_text
 from router.showback.apportion import exact_sum
 from router.showback.facts import UNALLOCATED
@@ -23,7 +24,6 @@ from router.showback.reconcile.variance import VarianceBridge, VarianceBucket
 from router.showback.report.query import MonthQuery
 from router.showback.report.values import replace_unprintable
 
-SCHEMA_VERSION = 1
 _LEVELS = {
     MatchLevel.RESOURCE: "resource and hour",
     MatchLevel.TAGS: "tags",

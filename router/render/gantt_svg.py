@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import itemgetter
 
 from pricing.units import format_count
+from router.planning.document.plan_usage import UseStep
 from router.render import drawing
 from router.render.axes import LaneLayout, TimeScale, free_ticks
 from router.render.drawing import fit_text, line, rect, text, text_width
@@ -24,13 +25,7 @@ _STRIP = 13.0
 _NOTE = 15.0
 _LONGEST_NAME = 28
 _APART = 10.0  # between what shares a lane
-
-
-GANTTS = (
-    LaneLayout(1078, 150, 66),
-    LaneLayout(692, 150, 62),
-    LaneLayout(340, 0, 46, narrow=True),
-)
+GANTTS = (LaneLayout(1078, 150, 66), LaneLayout(692, 150, 62), LaneLayout(340, 0, 46, narrow=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,18 +234,24 @@ def _draw_ceiling(ceiling: Ceiling, scale: TimeScale, y: float, *, named: bool) 
     """Return the strip of use under a heavy line at the limit with its words, and where it ends."""
     top, bottom = y + 5, y + 5 + _STRIP
     parts = [text(0, bottom - 2, "in use", "s")] if named else []
-    for step in ceiling.use:
-        share = min(step.used / ceiling.amount, 1.0) if ceiling.amount else 1.0
-        height = max(_STRIP * share, 0.5)
-        for x1, x2 in scale.spans(step.start, step.end):
-            parts.append(rect(x1, bottom - height, max(x2 - x1, 0.5), height, f"use {ceiling.market or 'met'}"))
+    parts += _draw_use(ceiling.use, ceiling.amount, scale, bottom, ceiling.market or "met")
     for x1, x2 in scale.spans(scale.start, scale.end):
         parts += [line(x1, top, x2, top, "mk"), line(x1, bottom, x2, bottom, "ax")]
-    at = bottom - 1
-    for words in drawing.wrap_to_width(ceiling_in_words(ceiling), scale.right_x - scale.left_x - 12):
-        at += _NOTE
-        parts.append(text(scale.left_x + 6, at, words, "s"))
-    return parts, at + 3
+    notes = _draw_note(ceiling_in_words(ceiling), scale, bottom - 1)
+    return [*parts, *notes], bottom - 1 + _NOTE * len(notes) + 3
+
+
+def _draw_use(use: Sequence[UseStep], most: float, scale: TimeScale, bottom: float, cls: str) -> Iterator[str]:
+    """Yield a bar for each step of a use over time, as high as its share of the most."""
+    for step in use:
+        height = max(_STRIP * (min(step.used / most, 1.0) if most else 1.0), 0.5)
+        for x1, x2 in scale.spans(step.start, step.end):
+            yield rect(x1, bottom - height, max(x2 - x1, 0.5), height, f"use {cls}")
+
+
+def _draw_note(words: str, scale: TimeScale, y: float) -> list[str]:
+    lines = drawing.wrap_to_width(words, scale.right_x - scale.left_x - 12)
+    return [text(scale.left_x + 6, y + _NOTE * number, line_words, "s") for number, line_words in enumerate(lines, 1)]
 
 
 def _draw_folded(folded: Folded, scale: TimeScale, layout: LaneLayout, y: float) -> tuple[list[str], float]:
@@ -264,12 +265,5 @@ def _draw_folded(folded: Folded, scale: TimeScale, layout: LaneLayout, y: float)
     if not layout.narrow:
         parts.append(text(0, y + 17, "small jobs", "b"))
     bottom = y + 5 + _STRIP
-    for step in folded.load:
-        height = max(_STRIP * step.used / most, 0.5)
-        for x1, x2 in scale.spans(step.start, step.end):
-            parts.append(rect(x1, bottom - height, max(x2 - x1, 0.5), height, "use met"))
-    at = bottom
-    for piece in drawing.wrap_to_width(words, scale.right_x - scale.left_x - 12):
-        at += _NOTE
-        parts.append(text(scale.left_x + 6, at, piece, "s"))
-    return parts, at + 9
+    notes = _draw_note(words, scale, bottom)
+    return [*parts, *_draw_use(folded.load, most, scale, bottom, "met"), *notes], bottom + _NOTE * len(notes) + 9

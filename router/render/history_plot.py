@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +11,7 @@ from router.prices.history import Selection
 from router.prices.history_stats import SeriesStats, read_buckets, read_price_steps
 from router.render.drawing import stand_alone
 from router.render.history_text import HistoryView, cells, format_place
-from router.render.pages import html_document
+from router.render.pages import html_document, html_table
 from router.render.price_history_svg import HISTORIES, MOST_ROWS, PLOT_HEIGHT, draw_history
 from router.render.prices_view import HistoryReport, SeriesPicture
 from router.render.tables import format_timestamp
@@ -53,9 +52,7 @@ def page(report: HistoryReport, drawn: str) -> str:
     """Return a page with the picture and its figures as text, without external scripts, links or fonts."""
     header = ("place", "machine", "market", "last", "lowest", "highest", "mean", "stock", "source")
     series = [each.stats for each in report.series]
-    rows = [(format_place(s), s.instance_type, s.market.value, *cells(s), s.source) for s in series]
-    head = "".join(f"<th>{name}</th>" for name in header)
-    body = "\n".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    rows = [((format_place(s), s.instance_type, s.market.value, *cells(s), s.source), "") for s in series]
     title = f"Price history, {format_timestamp(report.since)} to {format_timestamp(report.until)}"
     return html_document(
         title,
@@ -64,12 +61,7 @@ def page(report: HistoryReport, drawn: str) -> str:
 {drawn}
 <p>Dollars an hour of one machine, all on one scale from $0; the mean is over time. Stock: share of observations that
 found machines, as a strip below each line.</p>
-<table>
-<thead><tr>{head}</tr></thead>
-<tbody>
-{body}
-</tbody>
-</table>""",
+{html_table(header, rows)}""",
     )
 
 

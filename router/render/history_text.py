@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from router.prices.history_stats import BucketedSeries, SeriesName, SeriesStats
 from router.render.offers_text import format_price
-from router.render.record_table import RecordTable, TableColumn, attribute_columns
+from router.render.record_table import RecordTable, TableColumn, attribute_columns, json_document
 from router.render.tables import MARKETS, PLAIN, Screen, format_timestamp
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 
-SCHEMA_VERSION = 1
 NARROW_BUCKETS, WIDE_BUCKETS = 8, 40
 
 
@@ -48,12 +46,11 @@ def wide(shown: HistoryView, screen: Screen = PLAIN) -> str:
 def as_json(shown: HistoryView) -> str:
     """Return a JSON object with ``schema_version``, the period and the series."""
     document = {
-        "schema_version": SCHEMA_VERSION,
         "since": shown.since.isoformat(),
         "now": shown.until.isoformat(),
         "series": _series_table(shown).records(shown.series),
     }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return json_document(document, ascii_only=False)
 
 
 def as_csv(shown: HistoryView) -> str:

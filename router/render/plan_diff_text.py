@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence, Set
 from dataclasses import asdict
 from typing import Any
@@ -12,6 +11,7 @@ from pricing.units import format_count
 from router.planning.document.plan_facts import JobPlacement
 from router.planning.explain.changes import PlacementChange, PlanDiff
 from router.planning.explain.cost_changes import changes_by_kind
+from router.render.record_table import RecordTable, TableColumn, attribute_columns, json_document
 from router.render.tables import (
     PLAIN,
     Screen,
@@ -24,7 +24,6 @@ from router.render.tables import (
     wrap_text,
 )
 
-SCHEMA_VERSION = 1
 _CHANGES = {"same": "job file"}  # shown although it is placed as before, because the job itself changed
 
 
@@ -127,34 +126,28 @@ def _where(change: PlacementChange, quiet: Set[str]) -> str:
     return "\n".join(lines)
 
 
-def _plain_place(place: JobPlacement | None) -> dict[str, Any] | None:
+def _plain_place(place: JobPlacement) -> dict[str, Any]:
     """Return a placement as plain data; ``mix`` and ``markets`` are there for gangs of two types or markets alone."""
-    if place is None:
-        return None
     return {name: value for name, value in asdict(place).items() if value or name not in ("mix", "markets")}
+
+
+_CHANGE_RECORDS: RecordTable[PlacementChange] = RecordTable(
+    (
+        TableColumn("job", lambda change: change.job),
+        TableColumn("change", lambda change: change.kind),
+        TableColumn("before", lambda change: change.before, plain=_plain_place),
+        TableColumn("after", lambda change: change.after, plain=_plain_place),
+        TableColumn("cost_before_usd", lambda change: change.cost_before),
+        TableColumn("cost_after_usd", lambda change: change.cost_after),
+        *attribute_columns("start_before", "start_after", "why", "causes", "root", "quiet"),
+    )
+)
 
 
 def diff_json(diff: PlanDiff) -> str:
     """Return ``schema_version``, totals and changes as JSON; money is written as decimal strings."""
 
-    def plain(change: PlacementChange) -> dict[str, Any]:
-        return {
-            "job": change.job,
-            "change": change.kind,
-            "before": _plain_place(change.before),
-            "after": _plain_place(change.after),
-            "cost_before_usd": str(change.cost_before) if change.cost_before else None,
-            "cost_after_usd": str(change.cost_after) if change.cost_after else None,
-            "start_before": change.start_before.isoformat() if change.start_before else None,
-            "start_after": change.start_after.isoformat() if change.start_after else None,
-            "why": change.why,
-            "causes": [asdict(cause) for cause in change.causes],
-            "root": change.root,
-            "quiet": change.quiet,
-        }
-
     document = {
-        "schema_version": SCHEMA_VERSION,
         "cost_before_usd": str(diff.cost_before),
         "cost_after_usd": str(diff.cost_after),
         "same_book": diff.same_book,
@@ -165,6 +158,6 @@ def diff_json(diff: PlanDiff) -> str:
             for each in changes_by_kind(diff)
         ],
         "order": [change.job for change in diff.shown],
-        "changes": [plain(c) for c in diff.changes],
+        "changes": _CHANGE_RECORDS.records(diff.changes),
     }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return json_document(document, ascii_only=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -10,10 +9,9 @@ from pricing.book import PriceBook
 from pricing.hazard import AGE_SCALE_HOURS
 from pricing.pool_experience import LossReason
 from router.render.pool_risk_view import TOLD_AGES, TOLD_CHANCES, PoolRisk, RiskChange
-from router.render.record_table import RecordTable, TableColumn, attribute_columns
+from router.render.record_table import SCHEMA_VERSION, RecordTable, TableColumn, attribute_columns, json_document
 from router.render.tables import PLAIN, Screen, format_table, wrap_text
 
-SCHEMA_VERSION = 1
 _LEGEND = (
     "LEVEL: the median; a machine of age t is interrupted",
     f"LEVEL / ({AGE_SCALE_HOURS:g} h + t) times an hour, with /h LEVEL times at any age",
@@ -122,7 +120,7 @@ def _changes(changes: Sequence[RiskChange], risk: PoolRisk, screen: Screen) -> s
 
 def as_json(risks: Sequence[PoolRisk], book: PriceBook, now: datetime) -> str:
     """Return a JSON object with ``schema_version``, the book and the pools."""
-    return json.dumps(risks_document(risks, book, now), indent=2, ensure_ascii=False) + "\n"
+    return json_document(risks_document(risks, book, now), ascii_only=False)
 
 
 def risks_document(risks: Sequence[PoolRisk], book: PriceBook, now: datetime) -> dict[str, object]:
@@ -141,16 +139,10 @@ def as_csv(risks: Sequence[PoolRisk]) -> str:
 
 
 def _record(risk: PoolRisk) -> dict[str, object]:
-    offer, machine = risk.offer, risk.machine
+    figures = _POOLS.record(risk)
     low, high = risk.interval
     return {
-        "cloud": offer.cloud,
-        "region": offer.region,
-        "zone": offer.zone,
-        "instance_type": offer.instance_type,
-        "accelerator": machine.accelerator,
-        "accelerator_count": machine.accelerator_count,
-        "shape": risk.hazard.shape.value,
+        **{name: figures[name] for name in (*_POOL, "shape")},
         "level": {"median": _digits(risk.median), "low": _digits(low), "high": _digits(high)},
         "no_interruption": {f"{hours:.0f}h": _digits(risk.hazard.survival(hours)) for hours in TOLD_CHANCES},
         "interruptions_per_hour_at_age": {f"{age:.0f}h": _digits(risk.hazard.rate_at(age)) for age in TOLD_AGES},
@@ -165,11 +157,7 @@ def _record(risk: PoolRisk) -> dict[str, object]:
                 "without_reason": _digits(risk.without_reason),
             },
         },
-        "interruption_band": offer.interruption_band,
-        "band_as_of": None if offer.band_as_of is None else offer.band_as_of.isoformat(),
-        "preempted_share": offer.preempted_share,
-        "unpublished": risk.is_unpublished,
-        "weak": risk.risk.weak,
+        **{name: figures[name] for name in _PUBLISHED},
         "evidence": [{"level": row.level, "text": row.text, "as_of": row.as_of} for row in risk.risk.evidence],
         "would_change": [
             {
@@ -182,6 +170,10 @@ def _record(risk: PoolRisk) -> dict[str, object]:
             for change in risk.changes
         ],
     }
+
+
+_POOL = ("cloud", "region", "zone", "instance_type", "accelerator", "accelerator_count")
+_PUBLISHED = ("interruption_band", "band_as_of", "preempted_share", "unpublished", "weak")
 
 
 def _count(losses: float | None) -> float | None:

@@ -14,7 +14,8 @@ from router.files.csv_text import records_csv
 from router.prices.bookstore import StoredBook
 from router.prices.history_stats import SeriesStats
 from router.prices.refresh_record import RefreshRecord
-from router.render.offers_text import SCHEMA_VERSION, OfferRow
+from router.render.offers_text import OfferRow
+from router.render.record_table import SCHEMA_VERSION, RecordTable, TableColumn, attribute_columns
 
 _BOOK_FIELDS = ("name", "latest", "as_of", "digest", "offers", "file", "sha256")
 
@@ -158,7 +159,7 @@ def books_document(books: Sequence[BookRow], in_use: PriceBook, clouds: Sequence
             "offers": len(in_use.offers),
             "weak": sum(bool(offer.weak) for offer in in_use.offers),
         },
-        "clouds": [_cloud_record(each) for each in clouds],
+        "clouds": _CLOUDS.records(clouds),
     }
 
 
@@ -172,15 +173,11 @@ def books_as_csv(books: Sequence[BookRow]) -> str:
     return records_csv(_BOOK_FIELDS, map(book_record, books))
 
 
-def _cloud_record(health: CloudHealth) -> dict[str, object]:
-    record = health.record
-    return {
-        "cloud": health.cloud,
-        "offers": health.offers,
-        "weak": health.weak,
-        "not_refreshed": health.stale,
-        "undated": health.undated,
-        "newest": None if health.newest is None else health.newest.isoformat(),
-        "oldest": None if health.oldest is None else health.oldest.isoformat(),
-        "last_refresh": None if record is None else {**asdict(record), "at": record.at.isoformat()},
-    }
+_CLOUDS: RecordTable[CloudHealth] = RecordTable(
+    (
+        *attribute_columns("cloud", "offers", "weak"),
+        TableColumn("not_refreshed", lambda health: health.stale),
+        *attribute_columns("undated", "newest", "oldest"),
+        TableColumn("last_refresh", lambda health: health.record),
+    )
+)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date
 from decimal import Decimal
 from functools import partial
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from pricing.money import Usd, UsdPerHour
 from router.files.csv_text import csv_text
 from router.render.tables import PLAIN, Screen, clip_text, format_table
 
 R = TypeVar("R")
+#: Version of the JSON documents that commands print.
+SCHEMA_VERSION: Final = 1
+
+
+def json_document(members: Mapping[str, object], *, ascii_only: bool = True) -> str:
+    """Return a document that a command prints for programs: the version of its schema, then these members."""
+    return json.dumps({"schema_version": SCHEMA_VERSION, **members}, indent=2, ensure_ascii=ascii_only) + "\n"
 
 
 def plain_value(value: object) -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +10,9 @@ from providers.registry import CLOUDS
 from router.prices.books import SANDBOX
 from router.prices.quality_gates import GateRejection
 from router.prices.report import BookReport, CloudReport, RefreshFailure, RefreshReport, RefreshStatus
-from router.render.record_table import RecordTable, TableColumn, attribute_columns
+from router.render.record_table import RecordTable, TableColumn, attribute_columns, json_document
 from router.render.tables import PLAIN, Screen, format_timestamp, wrap_text
 
-SCHEMA_VERSION = 1
 _SHOWN = 5
 
 
@@ -89,7 +87,6 @@ def as_json(report: RefreshReport) -> str:
     """Return the whole report as JSON, with every failure, dropped reason and held-back row."""
     first = report.books[0]
     document = {
-        "schema_version": SCHEMA_VERSION,
         "now": report.now.isoformat(),
         "complete": report.complete,
         "book": _stored(first),
@@ -99,7 +96,7 @@ def as_json(report: RefreshReport) -> str:
         "warnings": list(report.warnings),
         "clouds": _CLOUDS.records(report.clouds),
     }
-    return json.dumps(document, indent=2) + "\n"
+    return json_document(document)
 
 
 def _stored(book: BookReport) -> dict[str, Any] | None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import timedelta
 
 from pricing.money import Usd
 from router.controller.report.report import GangReport, StatusReport
 from router.jobs.standstill import StandstillFinding
-from router.render.record_table import RecordTable, TableColumn, attribute_columns
+from router.render.record_table import SCHEMA_VERSION, RecordTable, TableColumn, attribute_columns, json_document
 from router.render.tables import PLAIN, Screen, format_timestamp, format_usd, wrap_text
 from router.state.records import NodeRecord
-
-SCHEMA_VERSION = 1
 
 
 def as_table(report: StatusReport, screen: Screen = PLAIN) -> str:
@@ -42,7 +39,7 @@ def as_wide(report: StatusReport, screen: Screen = PLAIN) -> str:
 
 def as_json(report: StatusReport) -> str:
     """Return the report as JSON."""
-    return json.dumps(status_document(report), indent=2)
+    return json_document(status_document(report))
 
 
 def status_document(report: StatusReport) -> dict[str, object]:

@@ -57,11 +57,7 @@ class Timeline:
         return self.deadline if self.deadline is not None and last < self.deadline <= near else last
 
 
-TIMELINES = (
-    LaneLayout(1078, 190, 70),
-    LaneLayout(692, 170, 66),
-    LaneLayout(340, 0, 56, narrow=True),
-)
+TIMELINES = (LaneLayout(1078, 190, 70), LaneLayout(692, 170, 66), LaneLayout(340, 0, 56, narrow=True))
 
 
 def draw_timeline(timeline: Timeline, layout: LaneLayout) -> str:

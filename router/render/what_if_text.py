@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from pricing.money import Usd
 from pricing.units import format_count
 from router.planning.explain.changes import PlacementChange
 from router.planning.what_if.what_if_comparison import VariantResult, WhatIf, change_of_cost
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, json_document
 from router.render.tables import PLAIN, Screen, clip_text, format_usd, wrap_text
 
 _MOST_EXPLAINED = 6  # variants; with more of them only the wide table says what changed
@@ -157,12 +156,11 @@ def _notes(what_if: WhatIf, width: int) -> list[str]:
 def as_json(what_if: WhatIf, sweeps: Sequence[str] = ()) -> str:
     """Return ``schema_version``, the names of what was swept, the base and the variants; money as decimal strings."""
     document = {
-        "schema_version": 1,
         "sweeps": list(sweeps),
         "base": _plain(what_if.base),
         "variants": [_plain(result) for result in what_if.variants],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return json_document(document, ascii_only=False)
 
 
 def _plain(result: VariantResult) -> dict[str, Any]:
