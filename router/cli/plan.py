@@ -261,7 +261,7 @@ def _text_of(plan: Plan, output: PlanFormat, lower: VariantResult | None = None)
     ``lower`` is the plan at the lower end of the interval of interruptions, to be shown beside it.
     """
     if lower is not None:
-        from router.render.optimistic_text import optimistic_text, with_optimistic
+        from router.render.plan_diff_text import optimistic_text, with_optimistic
 
         if output == "json":
             return with_optimistic(plan, lower)

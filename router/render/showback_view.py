@@ -10,7 +10,7 @@ from typing import Any
 
 from router.ledger.month import Month
 from router.render.figures import day, percent
-from router.render.waterfall_svg import WaterfallStep
+from router.render.month_charts_svg import WaterfallStep
 from router.showback.apportion import sum_known
 from router.showback.facts import UNALLOCATED
 from router.showback.report.drivers import NOT_RUN

@@ -14,8 +14,8 @@ from router.planning.explain.changes import PlacementChange, PlanDiff
 from router.planning.explain.cost_changes import KindChange, changes_by_reason, cost_change, reason_of
 from router.render.drawing import in_widths
 from router.render.figures import day, day_clock
+from router.render.month_charts_svg import BRIDGES, WaterfallStep, draw_waterfall
 from router.render.pages import PageFrame, fill_template
-from router.render.waterfall_svg import BRIDGES, WaterfallStep, draw_waterfall
 
 SHOWN_CHANGES = 12
 _BRIDGE_NAME = "Waterfall of what each kind of change adds to the cost"

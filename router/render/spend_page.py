@@ -14,9 +14,8 @@ from router.ledger.budget import Budget, BudgetStatus
 from router.ledger.month import Month
 from router.render.drawing import element
 from router.render.pages import PageFrame, fill_template
-from router.render.showback_page import owner_link, waste_bar
+from router.render.showback_page import SpendLinks, owner_link, waste_bar
 from router.render.showback_view import month_page_of, owner_name
-from router.render.spend_links import SpendLinks
 from router.showback.apportion import sum_known
 from router.showback.facts import UNALLOCATED
 from router.showback.labels import label_name

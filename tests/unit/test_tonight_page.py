@@ -18,8 +18,7 @@ from router.render.cost_terms_text import SHORT_COLUMNS
 from router.render.drawing import text_width
 from router.render.figures import cents, chance, money, percent
 from router.render.gantt import gantt_of, runs_of
-from router.render.tonight_page import tonight_page
-from router.render.tonight_view import tonight_of
+from router.render.tonight_page import tonight_of, tonight_page
 from tests.support.night import nightly_plan
 from tests.support.nights import HOUR, NOW, a_line, a_night
 from tests.support.page_reader import Element, check_landmarks, read_page

@@ -45,9 +45,8 @@ from router.render.jobs_page import job_url
 from router.render.pages import PageFrame, PageParts, fill_frame, fill_template
 from router.render.plan_csv import PlanListRow, changes_csv, jobs_csv, plans_csv
 from router.render.plan_diff_text import diff_json
-from router.render.planned_job_page import planned_job_page
 from router.render.since_view import SinceView, plan_diff_page
-from router.render.tonight_page import ROWS, PlanUrls, tonight_parts
+from router.render.tonight_page import ROWS, PlanUrls, planned_job_page, tonight_parts
 from router.state.plans import ListedPlan
 
 _LISTED = 50

@@ -44,8 +44,7 @@ from router.render.quote_form_page import (
     problems_by_field,
     quote_form_page,
 )
-from router.render.quote_list_page import QuoteListView, quote_list_csv
-from router.render.quote_page import AcceptanceRefusal, QuoteActions, quotes_page
+from router.render.quote_page import AcceptanceRefusal, QuoteActions, QuoteListView, quote_list_csv, quotes_page
 from router.state.tasks import TaskRow, TaskState
 
 HERE = "/quotes"
