@@ -162,7 +162,7 @@ def _budget_table(basis: CostBasis | None) -> RecordTable[BudgetRow]:
             TableColumn("usd", lambda row: row[0].usd, "USD", format_usd, right=True),
             TableColumn("hard", lambda row: row[0].hard, csv=str),
             *([] if basis is None else shares),
-            TableColumn("", lambda row: _kind(row[0]), "KIND"),
+            TableColumn("", lambda row: "removed" if row[0].usd is None else "hard" if row[0].hard else "soft", "KIND"),
             TableColumn("warn", lambda row: row[0].warn, "WARN", lambda percents: ",".join(map(str, percents))),
             TableColumn("who", lambda row: row[0].who),
             TableColumn("at", lambda row: row[0].at),
@@ -170,10 +170,6 @@ def _budget_table(basis: CostBasis | None) -> RecordTable[BudgetRow]:
             *(_AUTHOR if basis is None else []),
         )
     )
-
-
-def _kind(budget: Budget) -> str:
-    return "removed" if budget.usd is None else "hard" if budget.hard else "soft"
 
 
 _AUTHOR: tuple[TableColumn[BudgetRow], ...] = (

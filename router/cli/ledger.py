@@ -119,10 +119,6 @@ def list_entries(
         console.note(f"the last {len(shown)} of {len(entries)} entries; --limit 0 shows all")
 
 
-def _amount(entry: LedgerEntry) -> str:
-    return "not known" if entry.unpriced else format_usd(entry.usd)
-
-
 def _entry_table(stored: Sequence[str]) -> RecordTable[StoredEntry]:
     """Return the table of entries; its fields are the ``stored`` ones of the database, with prices in dollars."""
 
@@ -140,7 +136,7 @@ def _entry_table(stored: Sequence[str]) -> RecordTable[StoredEntry]:
             TableColumn("", lambda row: row[0].job, "JOB"),
             TableColumn("", lambda row: row[0].cloud, "CLOUD"),
             TableColumn("", lambda row: row[0].hours or None, "HOURS", lambda hours: f"{float(hours):.2f}", right=True),
-            TableColumn("", lambda row: _amount(row[0]), "USD", right=True),
+            TableColumn("", lambda row: "not known" if row[0].unpriced else format_usd(row[0].usd), "USD", right=True),
             *(field(name) for name in stored if not name.endswith("_nanos")),
             TableColumn("usd", lambda row: row[0].usd),
             TableColumn("usd_per_hour", lambda row: row[0].usd_per_hour),

@@ -14,7 +14,6 @@ from pricing.places import Market
 from pricing.units import format_count
 from router.app.queries.prices import (
     HistoryRequest,
-    PriceSources,
     history_books,
     list_offers,
     local_sources,
@@ -44,7 +43,7 @@ from router.render.offers_text import OfferFilters, OfferSortKey
 from router.render.tables import format_timestamp
 
 if TYPE_CHECKING:
-    from pricing.book import PriceBook
+    pass
 
 
 AcceleratorOption = Annotated[
@@ -248,7 +247,9 @@ def history(
     sources = local_sources(acting_user(), folder)
     history_dir = sources.history
     with console.progress("reading the price history"):
-        answer = read_history(sources, request, lambda: _books(sources, book))
+        answer = read_history(
+            sources, request, lambda: history_books(sources) if book == LATEST else (load_book(book),)
+        )
     view, series = answer.view, answer.view.series
     if not series:
         _explain_empty_result(
@@ -270,10 +271,6 @@ def history(
             console.note(note)
         if content is not None:
             console.write_output_file(plot, content)
-
-
-def _books(sources: PriceSources, name: str) -> tuple[PriceBook, ...]:
-    return history_books(sources) if name == LATEST else (load_book(name),)
 
 
 def _explain_empty_result(folder: Path, selection: store.Selection, since: datetime, until: datetime) -> None:

@@ -30,7 +30,7 @@ from router.cli.options import (
     parse_now,
 )
 from router.cli.site_options import acting_user
-from router.prices.books import SANDBOX, BookDiff, PriceChange, diff_books, load_book
+from router.prices.books import SANDBOX, BookDiff, diff_books, load_book
 from router.prices.bookstore import BookStore
 from router.prices.data_folders import books_folder, check_home, history_folder
 from router.prices.quality_gates import GateLimits
@@ -136,7 +136,13 @@ def diff_as_text(diff: BookDiff, limit: int, screen: Screen = PLAIN) -> str:
     """Return changed offers with both prices and the change in percent; ``+`` marks added, ``-`` removed offers."""
     rows: list[tuple[str, ...]] = []
     rows += [
-        ("~", *_place(c.after), format_price(c.before.usd_per_hour), format_price(c.after.usd_per_hour), _percent(c))
+        (
+            "~",
+            *_place(c.after),
+            format_price(c.before.usd_per_hour),
+            format_price(c.after.usd_per_hour),
+            f"{(float(c.ratio) - 1) * 100:+.1f}%",
+        )
         for c in _first(diff.changed, limit)
     ]
     rows += [("+", *_place(o), "", format_price(o.usd_per_hour), "") for o in _first(diff.added, limit)]
@@ -161,10 +167,6 @@ def _first(rows: tuple[T, ...], limit: int) -> tuple[T, ...]:
 
 def _place(offer: Offer) -> tuple[str, str, str]:
     return offer.place, offer.instance_type, MARKETS[offer.market.value]
-
-
-def _percent(change: PriceChange) -> str:
-    return f"{(float(change.ratio) - 1) * 100:+.1f}%"
 
 
 def as_json(diff: BookDiff) -> str:
@@ -361,10 +363,6 @@ def _rate(precision: str) -> TableColumn[PeakRates]:
     return TableColumn("", lambda row: row.peak(precision), precision.upper(), "{:g}".format, right=True, unknown="-")
 
 
-def _lacks(row: PeakRates) -> str:
-    return ", ".join((*row.unknown_precisions, *(() if row.checked else ("weak",))))
-
-
 _FIELDS: tuple[TableColumn[PeakRates], ...] = field_columns(
     PeakRates, lambda row: row, tflops=lambda row: dict(row.tflops)
 )
@@ -376,7 +374,9 @@ _RATES: RecordTable[PeakRates] = RecordTable(
         TableColumn("", lambda row: row.memory_bandwidth_gb_per_s, "GB/S", "{:g}".format, right=True),
         TableColumn("", lambda row: row.link_gb_per_s, "LINK", "{:g}".format, right=True),
         TableColumn("", lambda row: row.link_domain, "OF", "{:g}".format, right=True),
-        TableColumn("", _lacks, "MISSING"),
+        TableColumn(
+            "", lambda row: ", ".join((*row.unknown_precisions, *(() if row.checked else ("weak",)))), "MISSING"
+        ),
         *_FIELDS,
         TableColumn("missing", lambda row: row.unknown_precisions),
     )

@@ -205,8 +205,8 @@ def list_runs(
     moment = parse_now(now)
     with open_state_store(settings_files, makes=False) as (_, store):
         records = _read(store, book, moment)
-        for mark in _forgotten(store):
-            console.note(mark)
+        for mark in forgotten_runs(store):
+            console.note(f"runs of {mark.name} up to {format_timestamp(mark.before)} are ignored ({mark.who})")
     if out is not None:
         console.write(runs_to_json(records), out)
         return
@@ -310,13 +310,6 @@ def _read(store: StateStore, book: str, moment: datetime) -> RunRecords:
     from router.prices.books import load_book
 
     return read_runs(store, load_book(book), moment)
-
-
-def _forgotten(store: StateStore) -> list[str]:
-    return [
-        f"runs of {mark.name} up to {format_timestamp(mark.before)} are ignored ({mark.who})"
-        for mark in forgotten_runs(store)
-    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,7 +176,11 @@ def _policy(score: PolicyScore) -> dict[str, Any]:
 def rows(pools: Sequence[PooledWindows]) -> str:
     """Return CSV with one row per window and policy; hours count from the start of the traces or of the window."""
     windows = [_windows(pooled, name, played) for pooled in pools for name, played in pooled.played.items()]
-    lines = ([_plain(value) for value in row] for columns in windows for row in zip(*columns.values(), strict=True))
+    lines = (
+        [round(value, _DIGITS) if isinstance(value, float) else value for value in row]
+        for columns in windows
+        for row in zip(*columns.values(), strict=True)
+    )
     return csv_text(list(windows[0]), lines) if windows else ""
 
 
@@ -199,7 +203,3 @@ def _windows(pooled: PooledWindows, policy: str, played: WindowOutcomes) -> dict
         "launches": played.launches.tolist(),
         "late": played.late.astype(int).tolist(),
     }
-
-
-def _plain(value: object) -> object:
-    return round(value, _DIGITS) if isinstance(value, float) else value

@@ -39,10 +39,6 @@ def _short(identity: str) -> str:
     return identity.removeprefix(_ID)[:_DIGITS]
 
 
-def _replacement(standing: BillStanding) -> str:
-    return "removed" if standing.removed is not None else _short(standing.replaced_by or "")
-
-
 _BILLS: RecordTable[tuple[BillStanding, str]] = RecordTable(
     (
         TableColumn("", lambda row: _short(row[0].bill.id), "BILL"),
@@ -52,7 +48,7 @@ _BILLS: RecordTable[tuple[BillStanding, str]] = RecordTable(
         TableColumn("", lambda row: row[0].bill.rows, "ROWS", right=True),
         TableColumn("", lambda row: format_amount_text(row[0].bill.sums[row[1]]["BilledCost"]), "BILLED", right=True),
         TableColumn("", lambda row: row[1], ""),
-        TableColumn("", lambda row: _replacement(row[0]), "REPLACED"),
+        TableColumn("", lambda row: "removed" if row[0].removed else _short(row[0].replaced_by or ""), "REPLACED"),
     )
 )
 

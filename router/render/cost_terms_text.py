@@ -104,7 +104,7 @@ def job_terms_table(plan: Plan, screen: Screen = PLAIN) -> str:
     rows = [*found, add_terms(found, "all")]
     wide, short = _fill_rows(rows, _DETAILED, format_usd), _fill_rows(rows, SHORT_COLUMNS, format_usd)
     filled = next((each for each in (wide, short) if _room(each, screen) >= _NARROWEST_NAME), None)
-    filled = filled or _fill_rows(rows, SHORT_COLUMNS, _format_whole)
+    filled = filled or _fill_rows(rows, SHORT_COLUMNS, lambda amount: f"${amount.dollars():,.0f}")
     header, *cells = filled
     widths = {"JOB": max(_room(filled, screen), _NARROWEST_NAME)}
     table = format_table(header, cells, frozenset(header[1:]), widths, screen)
@@ -145,10 +145,6 @@ def team_terms_table(plan: Plan, screen: Screen = PLAIN) -> str:
 
 def _terms_of(plan: Plan) -> Sequence[JobCostTerms]:
     return plan.usage.cost_terms
-
-
-def _format_whole(amount: Usd) -> str:
-    return f"${amount.dollars():,.0f}"
 
 
 def _shown(columns: Sequence[TermColumn], rows: Sequence[JobCostTerms]) -> tuple[TermColumn, ...]:

@@ -11,7 +11,7 @@ from router.planning.document.plan import Plan
 from router.planning.document.plan_usage import UseStep
 from router.render.axes import TimeScale
 from router.render.figures import clock, day, day_clock, money
-from router.render.gantt import Ceiling, Gantt, JobRun, Row, gantt_of
+from router.render.gantt import Gantt, JobRun, Row, gantt_of
 from router.render.gantt_svg import ceiling_in_words
 from router.render.tables import PLAIN, Screen, clip_text, wrap_text
 
@@ -73,7 +73,7 @@ def _row(row: Row, scale: TimeScale, name: int, sizes: int, screen: Screen) -> l
         lines.append((head + _bars(run, scale)).rstrip())
     left = 2 + name + 1 + sizes + 1
     for ceiling in row.ceilings:
-        lines.append((f"  {'in use':<{left - 2}}" + _strip(ceiling, scale)).rstrip())
+        lines.append((f"  {'in use':<{left - 2}}" + _levels(ceiling.use, float(ceiling.amount), scale)).rstrip())
         lines.append(wrap_text(ceiling_in_words(ceiling), "  ", screen.width))
     return lines
 
@@ -85,10 +85,6 @@ def _bars(run: JobRun, scale: TimeScale) -> str:
         for first, last in _cells(bar.start, bar.end, scale):
             cells[first:last] = letter * (last - first)
     return "".join(cells)
-
-
-def _strip(ceiling: Ceiling, scale: TimeScale) -> str:
-    return _levels(ceiling.use, float(ceiling.amount), scale)
 
 
 def _levels(use: Iterable[UseStep], max_use: float, scale: TimeScale) -> str:

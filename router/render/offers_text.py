@@ -194,7 +194,13 @@ def _offer_table(sources: Sequence[str] = ()) -> RecordTable[OfferRow]:
             TableColumn("preempted_share", lambda s: s.offer.preempted_share, "PREEMPTED", "{:.0%}".format, wide=True),
             TableColumn("interruptions_per_hour", lambda s: s.offer.interruptions_per_hour),
             TableColumn("machines_cap", lambda s: s.offer.machines_cap, "CAP", right=True, wide=True),
-            TableColumn("provisionable", lambda s: s.offer.provisionable, "ORDERS", _orders, wide=True),
+            TableColumn(
+                "provisionable",
+                lambda s: s.offer.provisionable,
+                "ORDERS",
+                lambda can: "yes" if can else "shown only",
+                wide=True,
+            ),
             TableColumn("", lambda s: s.offer.price_basis, "BASIS", wide=True),
             TableColumn("", lambda s: s.offer.source, "SOURCE", wide=True),
             TableColumn("weak", lambda s: s.offer.weak, "WEAK BECAUSE", wide=True),
@@ -205,10 +211,6 @@ def _offer_table(sources: Sequence[str] = ()) -> RecordTable[OfferRow]:
 
 def _price_of_one(shown: OfferRow) -> str:
     return ("~" if shown.offer.weak else "") + format_price(shown.usd_per_accelerator_hour)
-
-
-def _orders(provisionable: bool) -> str:
-    return "yes" if provisionable else "shown only"
 
 
 OFFERS = _offer_table()

@@ -6,7 +6,7 @@ A page is one file without scripts and outside requests; equal values give equal
 from __future__ import annotations
 
 import html
-from collections.abc import Collection, Iterable, Sequence, Sized
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -131,7 +131,7 @@ def template_environment(packages: tuple[str, ...]) -> Environment:
         "long_day": figures.long_day,
         "month_name": lambda moment: f"{moment.astimezone(UTC):%B}",
         "day_before": _day_before,
-        "count_of": _count_of,
+        "count_of": lambda count, noun: format_count(count if isinstance(count, int) else len(count), noun),
         "dict": dict,
         "exact": exact_text,
         "exact_digits": lambda amount: amount != round(amount, 2),
@@ -163,7 +163,3 @@ def _amount(amount: Decimal, words: str) -> Markup:
 def _day_before(moment: datetime) -> str:
     at = moment.astimezone(UTC) - timedelta(days=1)
     return f"{at.day} {at:%B}"
-
-
-def _count_of(number: int | Sized, noun: str) -> str:
-    return format_count(number if isinstance(number, int) else len(number), noun)

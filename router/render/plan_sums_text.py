@@ -86,7 +86,12 @@ def _sums_table(by: SumsBy) -> RecordTable[PlanSum]:
             TableColumn("jobs", lambda row: row.jobs, "JOBS", _count, right=True, plain=sorted),
             *([left] if by == "team" else []),
             TableColumn(
-                "gpu_hours", lambda row: row.gpu_hours, "GPU HOURS", "{:,.0f}".format, right=True, plain=_rounded
+                "gpu_hours",
+                lambda row: row.gpu_hours,
+                "GPU HOURS",
+                "{:,.0f}".format,
+                right=True,
+                plain=lambda hours: round(hours, 6),
             ),
             TableColumn("cost_usd", lambda row: row.cost_usd, "COST", format_usd, right=True),
         )
@@ -95,10 +100,6 @@ def _sums_table(by: SumsBy) -> RecordTable[PlanSum]:
 
 def _count(names: frozenset[str]) -> str:
     return str(len(names))
-
-
-def _rounded(hours: float) -> float:
-    return round(hours, 6)
 
 
 def jobs_text(plan: Plan, jobs: Sequence[JobSummary], screen: Screen = PLAIN) -> str:

@@ -53,7 +53,11 @@ def table(plan: Plan, screen: Screen = PLAIN) -> str:
 
 def jobs_table(plan: Plan, jobs: Sequence[JobSummary], screen: Screen) -> str:
     """Return one row for each placed job of these; "" without any."""
-    rows = [_row(plan, job) for job in sorted(jobs, key=_by_start) if job.finish is not None]
+    rows = [
+        _row(plan, job)
+        for job in sorted(jobs, key=lambda job: (job.start.isoformat() if job.start else "", job.job))
+        if job.finish is not None
+    ]
     header = ("JOB", "WHERE", "GPUS", "BUY", "START", "$/STEP", "COST")
     widths = {"JOB": 19, "WHERE": 16, "GPUS": 9}
     return format_table(header, rows, frozenset({"$/STEP", "COST"}), widths, screen) if rows else ""
@@ -84,10 +88,6 @@ def wide(plan: Plan, screen: Screen = PLAIN) -> str:
     return "\n\n".join(p for p in parts if p) + "\n"
 
 
-def _by_start(job: JobSummary) -> tuple[str, str]:
-    return (job.start.isoformat() if job.start else "", job.job)
-
-
 def _row(plan: Plan, job: JobSummary) -> tuple[str, ...]:
     own = [x for x in plan.lines if x.job == job.job]
     place = main_placement(plan.lines, job.job)
@@ -111,10 +111,6 @@ def _row(plan: Plan, job: JobSummary) -> tuple[str, ...]:
     )
 
 
-def _wide_kind(line: Line) -> str:
-    return line.kind + ("" if line.share >= 1 else f" {line.share:.0%}")
-
-
 def _wide_fallback(fallback: LineFallback) -> str:
     where = f"{fallback.cloud}/{fallback.zone or fallback.region}"
     return f"{where} {fallback.machines}x {fallback.instance_type} {fallback.probability:.0%}"
@@ -122,7 +118,7 @@ def _wide_fallback(fallback: LineFallback) -> str:
 
 _LINE_COLUMNS: tuple[TableColumn[Line], ...] = (
     TableColumn("", lambda line: line.job, "JOB"),
-    TableColumn("", _wide_kind, "KIND"),
+    TableColumn("", lambda line: line.kind + ("" if line.share >= 1 else f" {line.share:.0%}"), "KIND"),
     TableColumn("", lambda line: "/".join(p for p in (line.cloud, line.region, line.zone) if p), "WHERE"),
     TableColumn("", lambda line: line.instance_type, "MACHINE"),
     TableColumn("", lambda line: f"{line.machines}{'?' if line.capacity else ''}", "N", right=True),

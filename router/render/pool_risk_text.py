@@ -153,7 +153,10 @@ def _record(risk: PoolRisk) -> dict[str, object]:
             "exposure": _digits(sum(record.exposure for record in risk.experience)),
             "lives": sum(record.runs for record in risk.experience),
             "losses": {
-                **{reason.value: _count(count) for reason, count in risk.losses_by_reason.items()},
+                **{
+                    reason.value: None if count is None else _digits(count)
+                    for reason, count in risk.losses_by_reason.items()
+                },
                 "without_reason": _digits(risk.without_reason),
             },
         },
@@ -174,10 +177,6 @@ def _record(risk: PoolRisk) -> dict[str, object]:
 
 _POOL = ("cloud", "region", "zone", "instance_type", "accelerator", "accelerator_count")
 _PUBLISHED = ("interruption_band", "band_as_of", "preempted_share", "unpublished", "weak")
-
-
-def _count(losses: float | None) -> float | None:
-    return None if losses is None else _digits(losses)
 
 
 def _percent(share: float) -> str:

@@ -12,7 +12,6 @@ from pricing.hazard import AGE_SCALE_HOURS
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from pricing.units import format_count
-from router.prices.refresh_record import RefreshRecord
 from router.render import drawing
 from router.render.drawing import LabelBox, element, in_widths, line, rect, text, text_width
 from router.render.figures import MARKET_LETTERS, MARKET_WORDS, day_clock, hours, money, percent
@@ -215,16 +214,14 @@ def _cloud_cells(health: CloudHealth, today: date) -> dict[str, object]:
         "status": "never refreshed here" if record is None else _STATUS.get(record.status, record.status),
         "failed": health.failed,
         "at": "never" if record is None else day_clock(record.at),
-        "parts": "" if record is None or not record.scopes_total else _parts(record),
+        "parts": ""
+        if record is None or not record.scopes_total
+        else f"{record.scopes_done} of {record.scopes_total} parts",
         "failures": failures,
         "more": 0 if record is None else record.failed - len(failures),
         "dropped": 0 if record is None else record.dropped,
         "held": 0 if record is None else record.held,
     }
-
-
-def _parts(record: RefreshRecord | None) -> str:
-    return "" if record is None or not record.scopes_total else f"{record.scopes_done} of {record.scopes_total} parts"
 
 
 def _degrees(latitude: float, longitude: float) -> str:
@@ -369,15 +366,12 @@ def _draw_grid(width: int, height: float) -> list[str]:
 
 
 def _draw_mark(regions: Sequence[RegionPrices], x: float, y: float, width: int) -> str:
-    market = _market(regions)
+    cheapest = min((region.cheapest for region in regions), key=lambda row: row.usd_per_accelerator_hour)
+    market = cheapest.offer.market
     size = 3.5 if width == _NARROW else _MARK
     words = drawing.title("; ".join(_tooltip(region) for region in regions))
     data = {"data_regions": " ".join(str(region.id) for region in regions), "data_market": market.value}
     return drawing.mark(_SHAPES[market], x, y, size, f"full {market}", words, **data)
-
-
-def _market(regions: Sequence[RegionPrices]) -> Market:
-    return min((region.cheapest for region in regions), key=lambda row: row.usd_per_accelerator_hour).offer.market
 
 
 def _label(regions: Sequence[RegionPrices], width: int) -> str:

@@ -29,7 +29,6 @@ from router.render.quote_pictures import (
     most_shown,
 )
 from router.render.quote_view import (
-    QuoteView,
     cost_words,
     difference_of,
     driver_name,
@@ -131,7 +130,7 @@ def quotes_page(
             "run": lambda view: in_widths(lambda layout: draw_run(view, layout), STRIPS),
             "alternative": lambda view, row: Markup(draw_alternative(row, most_shown(view.alternatives))),
             "share": lambda driver: Markup(draw_share(driver)),
-            "most": _most,
+            "most": lambda view: cost_words(most_shown(view.alternatives)),
             "cost": cost_words,
             "driver_name": driver_name,
             "difference": difference_of,
@@ -142,10 +141,6 @@ def quotes_page(
             "share_words": share_words,
         },
     )
-
-
-def _most(view: QuoteView) -> str:
-    return cost_words(most_shown(view.alternatives))
 
 
 # Rows on the page of a job; the list has the rest.

@@ -140,7 +140,7 @@ def _quote(q: Quote, name: str, screen: Screen) -> str:
                 *_planned(q),
                 f"  done       {finish}",
                 f"  earliest   {format_timestamp(q.earliest)} for about {format_cost(q.earliest_usd)}, on demand"
-                if _has_on_demand(q)
+                if any(place.market != "spot" for place in q.places)
                 else f"  earliest   {format_timestamp(q.earliest)} if spot is never lost",
                 f"  a step     {format_step_price(q.usd_per_step) or '-'} dollars"
                 + (f", {q.steps_per_usd:,.3g} steps a dollar" if q.steps_per_usd else ""),
@@ -220,10 +220,6 @@ def _times(factors: Sequence[float]) -> str:
         return ""
     least, most = (f"{factor:.2g}" for factor in (min(factors), max(factors)))
     return f" x{least}" if least == most else f" x{least}-{most}"
-
-
-def _has_on_demand(q: Quote) -> bool:
-    return any(p.market != "spot" for p in q.places)
 
 
 def _when(moment: datetime | None) -> str:

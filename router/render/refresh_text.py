@@ -25,10 +25,6 @@ def as_text(report: RefreshReport, screen: Screen = PLAIN) -> str:
     return "\n".join([*parts, _end(report)])
 
 
-def _number(count: int) -> str:
-    return str(count) if count else ""
-
-
 def _details(cloud: CloudReport, *, stored: bool) -> str:
     lines: list[str] = []
     lines += _failures(cloud.failures)
@@ -103,10 +99,6 @@ def _stored(book: BookReport) -> dict[str, Any] | None:
     return None if book.stored is None else {"digest": book.stored.digest, "offers": book.stored.offers}
 
 
-def _milliseconds(seconds: float) -> float:
-    return round(seconds, 3)
-
-
 _FAILURES: RecordTable[RefreshFailure] = RecordTable(
     (
         *attribute_columns("where", "what"),
@@ -119,7 +111,7 @@ _HELD: RecordTable[GateRejection] = RecordTable((*attribute_columns("gate"), Tab
 
 
 def _count(name: str, heading: str, value: Callable[[CloudReport], int]) -> TableColumn[CloudReport]:
-    return TableColumn(name, value, heading, _number, right=True)
+    return TableColumn(name, value, heading, lambda count: str(count) if count else "", right=True)
 
 
 _CLOUDS: RecordTable[CloudReport] = RecordTable(
@@ -139,6 +131,13 @@ _CLOUDS: RecordTable[CloudReport] = RecordTable(
         TableColumn("dropped", lambda cloud: cloud.dropped),
         TableColumn("held_back", lambda cloud: cloud.held, plain=_HELD.records),
         *attribute_columns("calls", "retries"),
-        TableColumn("seconds", lambda c: c.seconds, "TIME", "{:.1f}s".format, right=True, plain=_milliseconds),
+        TableColumn(
+            "seconds",
+            lambda c: c.seconds,
+            "TIME",
+            "{:.1f}s".format,
+            right=True,
+            plain=lambda seconds: round(seconds, 3),
+        ),
     )
 )

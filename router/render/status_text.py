@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 
-from pricing.money import Usd
 from router.controller.report.report import GangReport, StatusReport
 from router.jobs.standstill import StandstillFinding
 from router.render.record_table import SCHEMA_VERSION, RecordTable, TableColumn, attribute_columns, json_document
@@ -57,16 +56,8 @@ def gang_document(gang: GangReport) -> dict[str, object]:
     return _GANGS.record(gang)
 
 
-def _price(gang: GangReport) -> float | None:
-    return None if gang.unpriced else gang.attempt.usd_per_hour.dollars()
-
-
-def _spent(gang: GangReport) -> Usd | None:
-    return None if gang.unpriced else gang.spent_usd
-
-
-def _agreed(gang: GangReport) -> Usd | None:
-    return gang.order.agreed_usd if gang.order.agreed_usd.nanos else None
+def _priced(take: Callable[[GangReport], object]) -> Callable[[GangReport], object]:
+    return lambda gang: None if gang.unpriced else take(gang)
 
 
 def _standstill_record(finding: StandstillFinding) -> dict[str, object]:
@@ -145,9 +136,18 @@ _GANGS: RecordTable[GangReport] = RecordTable(
         TableColumn("all_reduce", lambda gang: gang.all_reduce, plain=_all_reduce_record),
         *attribute_columns("created_at", "made_at", "met_at", "gone_at", of="attempt"),
         TableColumn("nodes", lambda gang: gang.nodes, plain=_NODES.records),
-        TableColumn("", _price, "$/H", "{:.2f}".format, right=True, unknown="unknown"),
-        TableColumn("", _spent, "SPENT", format_usd, right=True, unknown="unknown"),
-        TableColumn("", _agreed, "AGREED", format_usd, right=True),
+        TableColumn(
+            "",
+            _priced(lambda g: g.attempt.usd_per_hour.dollars()),
+            "$/H",
+            "{:.2f}".format,
+            right=True,
+            unknown="unknown",
+        ),
+        TableColumn("", _priced(lambda g: g.spent_usd), "SPENT", format_usd, right=True, unknown="unknown"),
+        TableColumn(
+            "", lambda g: g.order.agreed_usd if g.order.agreed_usd.nanos else None, "AGREED", format_usd, right=True
+        ),
         TableColumn("", lambda gang: gang.planned_end, "PLANNED END", lambda end: f"{end:%m-%d %H:%MZ}"),
         TableColumn("", lambda gang: gang.attempt.id, "ATTEMPT"),
     )

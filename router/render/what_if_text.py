@@ -43,7 +43,9 @@ def wide(what_if: WhatIf, sweeps: Sequence[str] = (), screen: Screen = PLAIN) ->
 def _variant_table(what_if: WhatIf, sweeps: Sequence[str]) -> RecordTable[VariantResult]:
     """Return the table of plans, with a column for each sweep, and for emissions where some plan counts them."""
     counts_carbon = any(result.plan.carbon is not None for result in what_if.results)
-    tonnes: TableColumn[VariantResult] = TableColumn("", _tonnes, "T CO2E", "{:,.3f}".format, right=True)
+    tonnes: TableColumn[VariantResult] = TableColumn(
+        "", lambda r: r.plan.carbon and r.plan.carbon.tonnes, "T CO2E", "{:,.3f}".format, right=True
+    )
     grams: TableColumn[VariantResult] = TableColumn("grams_co2e", lambda r: r.plan.carbon and r.plan.carbon.grams_co2e)
     return RecordTable(
         (
@@ -90,10 +92,6 @@ def _sweep_columns(at: int, name: str, sweeps: int) -> tuple[TableColumn[Variant
 
 def _side(name: str) -> TableColumn[VariantResult]:
     return TableColumn(name, lambda result: "; ".join(getattr(result, name)))
-
-
-def _tonnes(result: VariantResult) -> float | None:
-    return None if result.plan.carbon is None else result.plan.carbon.tonnes
 
 
 def _change(result: VariantResult) -> str:
