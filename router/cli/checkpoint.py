@@ -56,8 +56,12 @@ class TransferOptions:
     max_mbps: SpeedLimitOption = None
     parallel: ParallelOption = _PARALLEL
 
-    def pace(self) -> TransferLimits:
-        return build_rate_limit(self.seconds, self.max_mbps)
+    def downloads(self) -> Callable[..., Iterator[TransferResult]]:
+        """Return how checkpoints are copied within these limits. Raises InvalidInputError."""
+        from router.checkpoints.transfer import download_checkpoints
+
+        pace = build_rate_limit(self.seconds, self.max_mbps)
+        return partial(download_checkpoints, pace=pace, parallel=self.parallel, passed=report_skipped_step)
 
 
 DEFAULT_TRANSFER = TransferOptions()
@@ -146,26 +150,13 @@ def push(
     The exit code is 5 if the time ran out.
     """
     from router.checkpoints.checkpoints import CopyJournal, remove_old_checkpoints
-    from router.checkpoints.transfer import download_checkpoints
 
-    pace, (target, _) = transfer.pace(), resolve_checkpoint_store(url)
+    fetch, (target, _) = transfer.downloads(), resolve_checkpoint_store(url)
     with translate_storage_errors():
         if not folder.is_dir():
             raise CommandError(f"{folder}: no such folder", ExitCode.INVALID_INPUT)
         journal = CopyJournal(folder.absolute(), target.url)
-        moved = _print_transfers(
-            download_checkpoints(
-                FolderStore(folder),
-                target,
-                pace,
-                step=step,
-                parallel=transfer.parallel,
-                journal=journal,
-                passed=report_skipped_step,
-            ),
-            output,
-            every=every,
-        )
+        moved = _print_transfers(fetch(FolderStore(folder), target, step=step, journal=journal), output, every=every)
         if not moved:
             raise CommandError(f"{folder}: no checkpoint was copied")
         for removed_step in (
@@ -199,20 +190,13 @@ def pull(
     stepfare checkpoint pull "$STEPFARE_RESUME_MANIFEST" /mnt/scratch/run-7
     """
     from router.checkpoints.checkpoints import list_steps
-    from router.checkpoints.transfer import download_checkpoints
 
-    pace, (source, named_step) = transfer.pace(), resolve_checkpoint_store(url)
+    downloads, (source, named_step) = transfer.downloads(), resolve_checkpoint_store(url)
     wanted_step = named_step if step is None else step
     other, newer = resolve_checkpoint_store(or_newer) if or_newer is not None else (source, None)
     if or_newer is not None and (newer is None or wanted_step is not None):
         raise option_error("--or-newer", "is a manifest's URL, for where no step is named")
-    fetch = partial(
-        download_checkpoints,
-        target=FolderStore(folder),
-        pace=pace,
-        parallel=transfer.parallel,
-        passed=report_skipped_step,
-    )
+    fetch = partial(downloads, target=FolderStore(folder))
     with translate_storage_errors():
         transfers = fetch(source, step=wanted_step)
         if newer is not None:
@@ -242,22 +226,11 @@ def copy(
 
     The exit code is 5 if the time ran out; running it again resumes the copy.
     """
-    from router.checkpoints.transfer import download_checkpoints
-
-    pace, (origin, named_step), (destination, _) = (
-        transfer.pace(),
-        resolve_checkpoint_store(source),
-        resolve_checkpoint_store(target),
-    )
+    fetch, (origin, named_step) = transfer.downloads(), resolve_checkpoint_store(source)
+    destination, _ = resolve_checkpoint_store(target)
     wanted_step = named_step if step is None else step
     with translate_storage_errors():
-        moved = _print_transfers(
-            download_checkpoints(
-                origin, destination, pace, step=wanted_step, parallel=transfer.parallel, passed=report_skipped_step
-            ),
-            output,
-            every=False,
-        )
+        moved = _print_transfers(fetch(origin, destination, step=wanted_step), output, every=False)
         if not moved:
             raise CommandError(f"{source}: no good checkpoint")
 
@@ -324,7 +297,8 @@ def verify(
     from router.checkpoints.checkpoints import list_steps, read_manifest
     from router.checkpoints.transfer import verify_checkpoint as read
 
-    pace, (store, named_step) = transfer.pace(), resolve_checkpoint_store(url)
+    pace = build_rate_limit(transfer.seconds, transfer.max_mbps)
+    store, named_step = resolve_checkpoint_store(url)
     wanted_step = named_step if step is None else step
     rows: list[Row] = []
     with translate_storage_errors():

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from router.state.store import StateStore
 
 
-_SUMS = ("planned", "metered", "fee", "credit", "tax", "adjustment")
-
-
 _CURRENCY = "USD"
 
 
@@ -55,13 +52,13 @@ class _Period:
     closing: PeriodClosing | None
     books: _Books
 
-    def sum_of(self, kind: str) -> Decimal:
-        return next((usd for own, (_, _, usd) in self.books.kinds.items() if own.value == kind), Decimal(0))
+    def sum_of(self, kind: LedgerEntryKind) -> Decimal:
+        return self.books.kinds[kind][2] if kind in self.books.kinds else Decimal(0)
 
-    def priced_sum(self, kind: str) -> Decimal | None:
+    def priced_sum(self, kind: LedgerEntryKind) -> Decimal | None:
         """Return the dollars of the entries of a kind; None if no price of them is known."""
-        counts = next((counts for own, counts in self.books.kinds.items() if own.value == kind), (0, 0, Decimal(0)))
-        return None if 0 < counts[0] == counts[1] else counts[2]
+        entries, unknown, usd = self.books.kinds.get(kind, (0, 0, Decimal(0)))
+        return None if 0 < entries == unknown else usd
 
     @property
     def added(self) -> Decimal:
@@ -136,9 +133,8 @@ def _load_books(
         if until is not None:
             kinds = dict(figures.books)
         for kind, (entries, unknown, _) in kinds.items():
-            if (
-                kind.value == "planned"
-            ):  # by time, as in the report: hours after the month's end belong to the next month
+            # By time, as in the report: hours after the month's end belong to the next month.
+            if kind is LedgerEntryKind.PLANNED:
                 kinds[kind] = (entries, unknown, figures.planned.get(_CURRENCY, Decimal(0)))
         if kinds or figures.spent:
             books_by_month[month] = _Books(kinds, archived, figures.spent)
@@ -153,10 +149,10 @@ def _period_table(basis: CostBasis) -> RecordTable[_Period]:
     def of_closing(take: Callable[[PeriodClosing], object]) -> Callable[[_Period], object]:
         return lambda row: None if row.closing is None else take(row.closing)
 
-    def total(kind: str) -> TableColumn[_Period]:
+    def total(kind: LedgerEntryKind) -> TableColumn[_Period]:
         return TableColumn(f"{kind}_usd", lambda row: row.sum_of(kind), plain=_exact)
 
-    def shown(kind: str) -> TableColumn[_Period]:
+    def shown(kind: LedgerEntryKind) -> TableColumn[_Period]:
         return TableColumn("", lambda row: row.priced_sum(kind), kind.upper(), _cents, right=True, unknown="not known")
 
     def count(take: Callable[[tuple[int, int, Decimal]], int]) -> Callable[[_Period], object]:
@@ -174,10 +170,10 @@ def _period_table(basis: CostBasis) -> RecordTable[_Period]:
             TableColumn("entries", count(lambda counts: counts[0]), "ENTRIES", right=True),
             TableColumn("archived", lambda row: row.books.archived),
             TableColumn("unpriced", count(lambda counts: counts[1])),
-            shown("planned"),
-            shown("metered"),
+            shown(LedgerEntryKind.PLANNED),
+            shown(LedgerEntryKind.METERED),
             TableColumn("", lambda row: row.added, "ADDED", _cents, right=True),
-            *map(total, _SUMS),
+            *map(total, LedgerEntryKind),
             TableColumn("basis", lambda _: basis.value),
             TableColumn(
                 "spent_usd", lambda row: row.spent, "SPENT", _cents, right=True, unknown="not known", plain=_exact

@@ -157,14 +157,7 @@ def _policy(score: PolicyScore) -> dict[str, Any]:
         "of_on_demand": score.share,
         "over_optimum": score.over,
         "less": score.against,
-        "difference": None
-        if gap is None
-        else {
-            "mean": gap.mean,
-            "low": gap.low,
-            "high": gap.high,
-            "level": 0.9,
-        },
+        "difference": None if gap is None else {"mean": gap.mean, "low": gap.low, "high": gap.high, "level": 0.9},
         "effective_n": score.effective,
         "misses": score.misses,
         "spot_h": score.spot_h,

@@ -96,14 +96,7 @@ def _bridges(view: ReconcileView, screen: Screen) -> Iterator[str]:
     header = (",".join(view.query.by).upper(), "PLANNED", "METERED", "ACTUAL", "INVOICED", "")
     every = [*((_named(each.group), each) for each in view.groups), *(("all", each) for each in view.month)]
     rows = [
-        (
-            name,
-            format_amount(each.planned),
-            format_amount(each.metered),
-            format_amount(each.actual),
-            format_amount(each.invoiced),
-            each.currency,
-        )
+        (name, *map(format_amount, (each.planned, each.metered, each.actual, each.invoiced)), each.currency)
         for name, each in every
     ]
     if not rows:

@@ -172,27 +172,18 @@ class JobsView:
         """Return the gangs in this order; own teams first, then what waits, then the dearest, where none is chosen."""
         by_cost = sorted(outlooks, key=lambda outlook: (outlook.is_live, -outlook.gang.attempt.usd_per_hour.nanos))
         if self.sort in SORTS:
-            return sorted(by_cost, key=SORTS[self.sort])
+            return sorted(by_cost, key=SORTS[self.sort][1])
         return sorted(by_cost, key=lambda outlook: outlook.gang.attempt.team not in self.own_teams)
 
 
 _LAST_OF_ALL = datetime.max.replace(tzinfo=UTC)
-SORTS: Final[Mapping[str, Callable[[GangOutlook], tuple[object, ...]]]] = {
-    "job": lambda outlook: (outlook.gang.attempt.job,),
-    "team": lambda outlook: (outlook.gang.attempt.team, outlook.gang.attempt.job),
-    "place": lambda outlook: (outlook.gang.attempt.cloud, outlook.gang.attempt.region),
-    "until": lambda outlook: (outlook.until or _LAST_OF_ALL,),
-    "deadline": lambda outlook: (outlook.deadline or _LAST_OF_ALL,),
-    "spent": lambda outlook: (-outlook.gang.spent_usd.nanos,),
-}
-_SORT_WORDS: Final = {
-    "": "waiting first, then dearest",
-    "job": "job",
-    "team": "team",
-    "place": "place",
-    "until": "end, the next first",
-    "deadline": "deadline, the next first",
-    "spent": "money spent, most first",
+SORTS: Final[Mapping[str, tuple[str, Callable[[GangOutlook], tuple[object, ...]]]]] = {
+    "job": ("job", lambda outlook: (outlook.gang.attempt.job,)),
+    "team": ("team", lambda outlook: (outlook.gang.attempt.team, outlook.gang.attempt.job)),
+    "place": ("place", lambda outlook: (outlook.gang.attempt.cloud, outlook.gang.attempt.region)),
+    "until": ("end, the next first", lambda outlook: (outlook.until or _LAST_OF_ALL,)),
+    "deadline": ("deadline, the next first", lambda outlook: (outlook.deadline or _LAST_OF_ALL,)),
+    "spent": ("money spent, most first", lambda outlook: (-outlook.gang.spent_usd.nanos,)),
 }
 
 
@@ -205,7 +196,7 @@ def live_view(report: JobsReport, view: JobsView) -> dict[str, object]:
         "report": report,
         "wanted": view.search_text,
         "sort": view.sort if view.sort in SORTS else "",
-        "sorts": _SORT_WORDS,
+        "sorts": {"": "waiting first, then dearest", **{name: words for name, (words, _) in SORTS.items()}},
         "order": _order_words(view),
         "query": view.query,
         "now": report.status.now,
@@ -219,7 +210,7 @@ def live_view(report: JobsReport, view: JobsView) -> dict[str, object]:
 
 def _order_words(view: JobsView) -> str:
     if view.sort in SORTS:
-        return f"Sorted by {_SORT_WORDS[view.sort]}"
+        return f"Sorted by {SORTS[view.sort][0]}"
     own = " and ".join(sorted(view.own_teams))
     return f"Team {own} first; what waits first, then dearest first" if own else "What waits first, then dearest first"
 
