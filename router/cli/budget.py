@@ -68,7 +68,6 @@ Since = Annotated[
     str | None, typer.Option("--from", metavar="2026-12", help="First month it applies to; default: that of --now.")
 ]
 
-
 Now = Annotated[str | None, typer.Option(metavar="TIME", help="Time of the command (ISO, with zone).")]
 
 

@@ -139,8 +139,6 @@ def _text(hints: tuple[tuple[str, StockHint], ...], query: GangQuery) -> str:
 
 
 _SCHEMA_HINT = "# yaml-language-server: $schema=docs/schema/limits.json\n"
-
-
 QuotasFormat = Literal["table", "json", "limits"]
 
 
@@ -233,7 +231,6 @@ _QUOTAS: RecordTable[Quota] = RecordTable(
         TableColumn("", lambda quota: quota.unit.value, "UNIT"),
     )
 )
-
 
 # Clouds refuse tokens and signatures beyond five minutes; warn at half of that.
 _CLOCK_WARNING_S = 150.0

@@ -22,11 +22,8 @@ from router.render.tables import PLAIN, WIDTH, Screen, clip_text
 
 # Key in the context of a command: the number of words after `--`, or None if there was no `--`.
 WORDS_AFTER_DASHES = "stepfare.behind"
-
-
 R = TypeVar("R")
 _MOST_PROBLEMS = 50
-
 
 # Colours are few: what went wrong, what may be wrong, and headings.
 _STYLES: dict[str, dict[str, Any]] = {

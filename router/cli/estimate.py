@@ -30,8 +30,6 @@ class EstimateMarket(StrEnum):
 
 
 LauncherName = Literal["torchrun", "megatron", "deepspeed"]
-
-
 LayoutChoice = Literal["job", "auto"]
 
 

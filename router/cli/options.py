@@ -111,20 +111,10 @@ def parse_option(option: str, text: str, parse: Callable[[str], T]) -> T:
 
 
 OUTPUT: Final = typer.Option("--output", "-o", help="Format.")
-
-
 TableFormat = Literal["table", "json"]
-
-
 TextFormat = Literal["text", "json"]
-
-
 ListFormat = Literal["table", "json", "csv"]
-
-
 WideListFormat = Literal["table", "wide", "json", "csv"]
-
-
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file.")]
 OutInsteadOption = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of standard output.")
@@ -134,7 +124,6 @@ TableOutput = Annotated[TableFormat, OUTPUT]
 TextOutput = Annotated[TextFormat, OUTPUT]
 ListOutput = Annotated[ListFormat, OUTPUT]
 WideListOutput = Annotated[WideListFormat, OUTPUT]
-
 
 #: Rows that people see unless they ask for more; JSON and CSV have all.
 DEFAULT_ROWS: Final = 30

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 _NAMED = 3  # jobs that a note names
 # How long nights of 100 and 300 jobs take over the time of their candidates: 3.7 to 5.1 in docs/performance.md.
 _CANDIDATES_TO_NIGHT = 6
-
-
 PlanFormat = Literal["table", "wide", "json", "gantt"]
 SumsBy = Literal["team", "pool"]
 HtmlFile = Annotated[
@@ -322,7 +320,6 @@ _PLANS: RecordTable[ListedPlan] = RecordTable(
         TableColumn("cost_usd", lambda plan: plan.cost_usd, "COST", format_usd, right=True),
     )
 )
-
 
 AgainstOption = Annotated[
     str | None,

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from router.showback.report.values import ShowbackReport
 
 ShowbackFormat = Literal["table", "wide", "markdown", "html", "csv", "xlsx", "parquet", "json", "focus"]
-
-
 _TO_FILES = frozenset({"xlsx", "parquet", "focus"})
 _EXAMPLES = {"focus": "november.csv"}
 

@@ -95,7 +95,6 @@ def _term(amount: Usd, decimals: int) -> str:
 _TOP, _AXIS = 8.0, 30.0
 _TICKS: Final = 5
 
-
 PLOTS = (
     RowLayout(1078, 150.0, 190.0, 30.0, dot=5.0),
     RowLayout(692, 130.0, 180.0, 30.0, dot=4.5),

@@ -104,8 +104,6 @@ def _first_moment(
 MOST_ROWS = 24
 _TOP = 24.0
 _STRIP = 8.0
-
-
 HISTORIES = (LaneLayout(1078, 230, 62), LaneLayout(692, 190, 62), LaneLayout(340, 0, 62, narrow=True))
 # How high the highest price of all is drawn.
 PLOT_HEIGHT = 40.0

@@ -304,7 +304,6 @@ _CONTINENTS = (
     ("Asia", 48.0, 95.0), ("Australia", -25.0, 134.0),
 )  # fmt: skip
 
-
 # The widths of the drawing; the narrow one has fewer labels and smaller marks.
 MAPS = (1078, 692, 340)
 _NARROW = MAPS[-1]

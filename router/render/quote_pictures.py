@@ -37,7 +37,6 @@ _NINE_OF_TEN = 0.9
 _LABEL_DROPS = (-15.0, -42.0, 12.0, -70.0, 36.0, -100.0, 60.0, -130.0, 90.0, 120.0, 150.0)
 _SURE_WIDTH = 0.005  # dollars; a spread that is narrower is one amount
 
-
 CURVES = (
     ChartLayout(1078, 52, 40, 292, 84),
     ChartLayout(692, 52, 30, 292, 78),

@@ -93,7 +93,6 @@ _NODES: RecordTable[NodeRecord] = RecordTable(
     )
 )
 
-
 _POLICIES: RecordTable[GangReport] = RecordTable(
     (
         TableColumn("", lambda gang: gang.attempt.id, "ATTEMPT"),
