@@ -48,11 +48,11 @@ def parse_policies(given: Sequence[str], probes: bool, blocks: int) -> list[str]
     return list(dict.fromkeys(names))
 
 
-def parse_seconds(option: str, text: str, least: int = 1) -> int:
-    """Return a duration in whole seconds, at least ``least``."""
+def parse_seconds(option: str, text: str) -> int:
+    """Return a duration in whole seconds, at least one."""
     total = parse_option(option, text, parse_duration).total_seconds()
-    if total < least or total != int(total):
-        raise option_error(option, f"{text} is not {least} s or more in whole seconds", "write 90m, 18h or 7d")
+    if total < 1 or total != int(total):
+        raise option_error(option, f"{text} is not 1 s or more in whole seconds", "write 90m, 18h or 7d")
     return int(total)
 
 

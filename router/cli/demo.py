@@ -21,7 +21,7 @@ from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
-from typing import IO, Annotated
+from typing import IO, Annotated, Any
 
 import typer
 
@@ -410,20 +410,18 @@ class DemoCommands:
 
         If the exit code is not 0, all output is printed and DemoCommandError is raised.
         """
-        done = subprocess.run(
-            _argv(line),
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
+        done: subprocess.CompletedProcess[str] = subprocess.run(
+            _argv(line), **self._options, capture_output=True, check=False
         )
         self._stop_if_interrupted()
         if done.returncode:
             console.note(done.stdout + done.stderr)
             raise DemoCommandError(f"`{line}` ended with exit code {done.returncode}: see its output above")
         return done.stdout
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"cwd": self.folder, "env": self.environment, "stdin": subprocess.DEVNULL, "text": True}
 
     def _stop_if_interrupted(self) -> None:
         if self.interrupted.is_set():
@@ -435,12 +433,9 @@ class DemoCommands:
         # The command gets a session of its own, so that Ctrl-C reaches only the demo.
         process = subprocess.Popen(
             _argv(line),
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
+            **self._options,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
             encoding="utf-8",
             errors="replace",
             start_new_session=True,

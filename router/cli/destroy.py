@@ -81,17 +81,7 @@ def destroy(
         if not alive and not waiting and not damaged:
             console.out("nothing runs that fits")
             return ExitCode.OK
-        rows = [
-            (
-                a.job,
-                a.phase.value,
-                f"{a.cloud}/{a.region}",
-                str(a.machines),
-                _spent(site, a),
-                a.id,
-            )
-            for a in alive
-        ]
+        rows = [(a.job, a.phase.value, f"{a.cloud}/{a.region}", str(a.machines), _spent(site, a), a.id) for a in alive]
         rows += [(row.values.get("job", "?"), "unreadable", "?", "?", "?", row.key[0]) for row in damaged]
         console.note(
             format_table(
@@ -137,19 +127,22 @@ def _spent(site: ControllerContext, attempt: Attempt) -> str:
 
 def _select_attempts(site: ControllerContext, targets: list[str]) -> tuple[list[Attempt], list[SalvagedRow]]:
     """Return the attempts that are not over, and those whose row cannot be read and has to be mended first."""
-    names = {_plan_or_name(text) for text in targets}
+    wanted = {_plan_or_name(text) for text in targets}
     unreadable: list[UnreadableError] = []
     attempts = site.store.attempts.find(skipped=unreadable)
     damaged = [site.store.attempts.salvage(error.key[0])[0] for error in unreadable]
     alive = [a for a in attempts if not a.phase.is_over]
-    known = {name for a in attempts for name in (a.id, a.job, a.plan, f"plan-{a.plan[:12]}")}
-    known |= {name for row in damaged for name in _names_of(row)}
-    for name in sorted(names - known):
+    known = {name for a in attempts for name in _names(a)} | {name for row in damaged for name in _names_of(row)}
+    for name in sorted(wanted - known):
         raise InvalidInputError.single(
             f"no plan, job or attempt is called {name}", remedy="see `stepfare status --all`"
         )
-    alive = [a for a in alive if not names or names & {a.id, a.job, a.plan, f"plan-{a.plan[:12]}"}]
-    return alive, [row for row in damaged if not names or names & _names_of(row)]
+    alive = [a for a in alive if not wanted or wanted & _names(a)]
+    return alive, [row for row in damaged if not wanted or wanted & _names_of(row)]
+
+
+def _names(attempt: Attempt) -> set[str]:
+    return {attempt.id, attempt.job, attempt.plan, f"plan-{attempt.plan[:12]}"}
 
 
 def _names_of(row: SalvagedRow) -> set[str]:
@@ -173,10 +166,10 @@ def _mend(site: ControllerContext, damaged: list[SalvagedRow]) -> tuple[list[Att
 def _select_waiting(site: ControllerContext, targets: list[str]) -> list[AttemptHistory]:
     from router.controller.history.attempt_history import resumable_histories
 
-    timeouts, names = site.deploy.timeouts, {_plan_or_name(text) for text in targets}
+    timeouts, wanted = site.deploy.timeouts, {_plan_or_name(text) for text in targets}
     ended_attempts = site.store.attempts.ended_last(site.clock() - timeouts.retry_for)
     jobs = resumable_histories(site.store, ended_attempts, crashes=timeouts.max_crashes)
-    return [c for c in jobs if not names or names & {c.last.id, c.last.job, c.last.plan, f"plan-{c.last.plan[:12]}"}]
+    return [history for history in jobs if not wanted or wanted & _names(history.last)]
 
 
 def _plan_or_name(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -130,25 +130,24 @@ class _PolicyLine:
 
 def deadline_charts(scored: ScoredCells) -> str:
     """Return one chart per job and place with several deadlines, or "" without any."""
-    facets: dict[str, list[tuple[float, PooledWindows]]] = {}
-    for pooled, _ in scored:
-        cell = pooled.cell
-        at = cell.task.deadline_s / cell.task.work_s
-        facets.setdefault(f"{cell.job}, {cell.place}", []).append((at, pooled))
+    facets = ((f"{p.cell.job}, {p.cell.place}", _deadline_ratio(p), p) for p, _ in scored)
     return _draw_facets(facets, "deadline over work", shares=True)
 
 
 def zone_charts(scored: ScoredCells) -> str:
     """Return one chart per job and deadline with several numbers of zones, or "" without any."""
-    facets: dict[str, list[tuple[float, PooledWindows]]] = {}
-    for pooled, _ in scored:
-        cell = pooled.cell
-        ratio = cell.task.deadline_s / cell.task.work_s
-        facets.setdefault(f"{cell.job}, deadline {ratio:.3g} x work", []).append((float(cell.zones), pooled))
+    facets = ((f"{p.cell.job}, deadline {_deadline_ratio(p):.3g} x work", float(p.cell.zones), p) for p, _ in scored)
     return _draw_facets(facets, "zones that may be used", shares=False)
 
 
-def _draw_facets(facets: Mapping[str, Facet], along: str, *, shares: bool) -> str:
+def _deadline_ratio(pooled: PooledWindows) -> float:
+    return pooled.cell.task.deadline_s / pooled.cell.task.work_s
+
+
+def _draw_facets(windows: Iterable[tuple[str, float, PooledWindows]], along: str, *, shares: bool) -> str:
+    facets: dict[str, list[tuple[float, PooledWindows]]] = {}
+    for name, at, pooled in windows:
+        facets.setdefault(name, []).append((at, pooled))
     several = {name: points for name, points in facets.items() if len({at for at, _ in points}) > 1}
     shown = list(several.items())[:_MOST_FACETS]
     if not shown:

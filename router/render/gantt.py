@@ -74,20 +74,19 @@ class Ceiling:
     shows: machines that are kept for fallbacks.
     """
 
-    name: str
-    market: str
-    amount: int
-    unit: str
-    full: bool
-    use: tuple[UseStep, ...]
+    limit: LimitUsage
     worth: str
-    is_part: bool = False
-    kept: str = ""
+    is_part: bool
+    kept: str
+
+    @property
+    def name(self) -> str:
+        return limit_name(self.limit.limit)
 
     @property
     def size(self) -> str:
         """Return the amount with its unit, such as ``768 vCPUs`` or ``1 machine``."""
-        return sized(self.amount, self.unit)
+        return sized(self.limit.amount, self.limit.unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,15 +201,10 @@ def _ceilings(plan: Plan) -> tuple[tuple[tuple[str, str], Ceiling], ...]:
         (
             (each.cloud or "", each.region or ""),
             Ceiling(
-                name=limit_name(each.limit),
-                market=each.market or "",
-                amount=each.amount,
-                unit=each.unit,
-                full=each.full,
-                use=each.use,
-                worth="" if each.limit not in prices else worth_in_words(prices[each.limit]),
-                is_part=bool(plan.restricted_to),
-                kept=_kept_words(each, plan.lines),
+                each,
+                worth_in_words(prices[each.limit]) if each.limit in prices else "",
+                bool(plan.restricted_to),
+                _kept_words(each, plan.lines),
             ),
         )
         for each in ordered

@@ -225,7 +225,7 @@ def _tooltip(run: JobRun, bar: Bar) -> str:
 def ceiling_in_words(ceiling: Ceiling) -> str:
     """Return a limit with its size and worth, such as ``Ceiling: p5, 1 machine; one machine more would save $2.00``."""
     rest = "the use of these jobs alone" if ceiling.is_part else ceiling.worth
-    rest = rest or ("full at times; no worth was found" if ceiling.full else "never full")
+    rest = rest or ("full at times; no worth was found" if ceiling.limit.full else "never full")
     kept = f"in use: {ceiling.kept}; " if ceiling.kept else ""
     return f"Ceiling: {ceiling.name}, {ceiling.size}; {kept}{rest}"
 
@@ -234,7 +234,7 @@ def _draw_ceiling(ceiling: Ceiling, scale: TimeScale, y: float, *, named: bool) 
     """Return the strip of use under a heavy line at the limit with its words, and where it ends."""
     top, bottom = y + 5, y + 5 + _STRIP
     parts = [text(0, bottom - 2, "in use", "s")] if named else []
-    parts += _draw_use(ceiling.use, ceiling.amount, scale, bottom, ceiling.market or "met")
+    parts += _draw_use(ceiling.limit.use, ceiling.limit.amount, scale, bottom, ceiling.limit.market or "met")
     for x1, x2 in scale.spans(scale.start, scale.end):
         parts += [line(x1, top, x2, top, "mk"), line(x1, bottom, x2, bottom, "ax")]
     notes = _draw_note(ceiling_in_words(ceiling), scale, bottom - 1)

@@ -73,7 +73,9 @@ def _row(row: Row, scale: TimeScale, name: int, sizes: int, screen: Screen) -> l
         lines.append((head + _bars(run, scale)).rstrip())
     left = 2 + name + 1 + sizes + 1
     for ceiling in row.ceilings:
-        lines.append((f"  {'in use':<{left - 2}}" + _levels(ceiling.use, float(ceiling.amount), scale)).rstrip())
+        lines.append(
+            (f"  {'in use':<{left - 2}}" + _levels(ceiling.limit.use, float(ceiling.limit.amount), scale)).rstrip()
+        )
         lines.append(wrap_text(ceiling_in_words(ceiling), "  ", screen.width))
     return lines
 

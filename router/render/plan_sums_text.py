@@ -37,13 +37,12 @@ def jobs_of(plan: Plan, teams: Collection[str], names: Collection[str]) -> tuple
 def plan_sums(plan: Plan, jobs: Sequence[JobSummary], by: SumsBy) -> tuple[PlanSum, ...]:
     """Return sums over the jobs, dearest first; those by pool have moves of data in a row of their own."""
     team = {job.job: job.team for job in jobs}
-    parts: dict[str, list[PlanSum]] = {}
+    sums: dict[str, PlanSum] = {}
 
     def add(name: str, job: str, gpu_hours: float, usd: Usd, *, placed: bool = True) -> None:
-        own = frozenset({job})
-        parts.setdefault(name, []).append(
-            PlanSum(name, own if placed else frozenset(), frozenset() if placed else own, gpu_hours, usd)
-        )
+        old = sums.get(name, PlanSum(name, frozenset(), frozenset(), 0.0, Usd(0)))
+        jobs, left_out = (old.jobs | {job}, old.left_out) if placed else (old.jobs, old.left_out | {job})
+        sums[name] = PlanSum(name, jobs, left_out, old.gpu_hours + gpu_hours, old.cost_usd + usd)
 
     for line in (line for line in plan.lines if line.job in team):
         pool = f"{line.cloud}/{line.region} {line.accelerator} {MARKETS[line.market]}"
@@ -53,17 +52,7 @@ def plan_sums(plan: Plan, jobs: Sequence[JobSummary], by: SumsBy) -> tuple[PlanS
         add(_MOVES if by == "pool" else team[move.job], move.job, 0.0, move.cost_usd)
     for left in (left for left in plan.unplaced if left.job in team and by == "team"):
         add(left.team, left.job, 0.0, Usd(0), placed=False)
-    sums = [
-        PlanSum(
-            name,
-            frozenset[str]().union(*(part.jobs for part in own)),
-            frozenset[str]().union(*(part.left_out for part in own)),
-            sum(part.gpu_hours for part in own),
-            Usd.total(part.cost_usd for part in own),
-        )
-        for name, own in parts.items()
-    ]
-    return tuple(sorted(sums, key=lambda row: (-row.cost_usd.nanos, row.name)))
+    return tuple(sorted(sums.values(), key=lambda row: (-row.cost_usd.nanos, row.name)))
 
 
 def sums_text(plan: Plan, jobs: Sequence[JobSummary], by: SumsBy, screen: Screen = PLAIN) -> str:

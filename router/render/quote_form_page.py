@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -138,8 +139,6 @@ def _line_of(problem: Problem) -> str:
 
 def job_of_fields(fields: Mapping[str, str]) -> str:
     """Return a job in YAML of the small form's fields; what is wrong in it the reader of jobs says."""
-    import json
-
     parameters, layers, hidden, sequence = MODELS.get(fields.get("model", ""), MODELS["Llama 3 8B"])
     written = {name: json.dumps(text.strip()) for name, text in fields.items()}
     lines = [
@@ -161,7 +160,5 @@ def job_of_fields(fields: Mapping[str, str]) -> str:
 
 def _bare(text: str) -> str:
     """Return a number as it stands, signed or not; anything else as quoted text, so that it cannot add lines."""
-    import json
-
     short = text.strip().replace(",", "")
     return short if _NUMBER.fullmatch(short) else json.dumps(text.strip())
