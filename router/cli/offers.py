@@ -38,7 +38,7 @@ from router.cli.site_options import acting_user
 from router.planning.document.plan_terms import BOOK
 from router.prices import history as store
 from router.prices.books import LATEST, load_book
-from router.render import history_plot, history_text, offers_text, pool_risk_text
+from router.render import history_text, offers_text, pool_risk_text
 from router.render.offers_text import OfferFilters, OfferSortKey
 from router.render.tables import format_timestamp
 
@@ -226,7 +226,7 @@ def history(
         raise option_error("--since", "is no stretch of time", "write 30d or 12h")
     begin = until - length
     if plot is not None:
-        history_plot.check(plot)
+        history_text.check_plot(plot)
     machine_readable = output in {"json", "csv"}
     blocks = history_text.WIDE_BUCKETS if output == "wide" else history_text.NARROW_BUCKETS
     selection = store.Selection(
@@ -266,7 +266,7 @@ def history(
         }
         console.write(writers[output](), out)
     if plot is not None and series:
-        content, note = history_plot.draw(plot, history_dir, view)
+        content, note = history_text.draw(plot, history_dir, view)
         if note:
             console.note(note)
         if content is not None:

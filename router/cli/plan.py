@@ -233,7 +233,7 @@ def show(
 
 def _part_of(plan: Plan, output: PlanFormat, teams: Sequence[str], names: Sequence[str], by: SumsBy | None) -> str:
     """Return some jobs of a plan, or sums over them. Raises InvalidInputError for what the plan does not have."""
-    from router.render.plan_sums_text import jobs_of, jobs_text, sums_json, sums_text
+    from router.render.plan_text import jobs_of, jobs_text, sums_json, sums_text
 
     for option, asked, known in (
         ("--team", teams, sorted({each.team for each in plan.jobs})),

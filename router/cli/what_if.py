@@ -129,7 +129,7 @@ def what_if(
     _check_changes(request, changes, sweeps)
     found = _plan_variants(request, variants, where)
     if plot is not None:
-        from router.render.what_if_plot import cost_plot
+        from router.render.what_if_text import cost_plot
 
         console.write_output_file(plot, cost_plot(found, sweeps).encode())
     console.write(_text_of(found, [each.name for each in sweeps], output, out), out)

@@ -11,8 +11,7 @@ from router.planning.document.plan import Plan
 from router.planning.document.plan_usage import UseStep
 from router.render.axes import TimeScale
 from router.render.figures import clock, day, day_clock, money
-from router.render.gantt import Gantt, JobRun, Row, gantt_of
-from router.render.gantt_svg import ceiling_in_words
+from router.render.gantt import Gantt, JobRun, Row, ceiling_in_words, gantt_of
 from router.render.tables import PLAIN, Screen, clip_text, wrap_text
 
 _LEVELS = " ▁▂▃▄▅▆▇█"

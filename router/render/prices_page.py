@@ -15,12 +15,10 @@ from pricing.units import format_count
 from router.render import drawing
 from router.render.drawing import LabelBox, element, in_widths, line, rect, text, text_width
 from router.render.figures import MARKET_LETTERS, MARKET_WORDS, day_clock, hours, money, percent
-from router.render.history_plot import HISTORIES, MOST_ROWS, draw_history
-from router.render.history_text import format_place
+from router.render.history_text import HISTORIES, MOST_ROWS, draw_history, format_place
 from router.render.offers_text import OfferRow
 from router.render.pages import PageFrame, fill_template
-from router.render.pool_risk_text import format_interval, format_level, format_own
-from router.render.pool_risk_view import TOLD_CHANCES, PoolRisk
+from router.render.pool_risk_text import TOLD_CHANCES, PoolRisk, format_interval, format_level, format_own
 from router.render.prices_view import CloudHealth, HistoryReport, PricesReport, RegionPrices, SeriesPicture
 
 # The accelerator that the sentence and the map are about until another one is asked for.

@@ -24,8 +24,7 @@ from router.render.cost_terms_text import SHORT_COLUMNS
 from router.render.drawing import element, in_widths
 from router.render.explain_text import DROPPED_WORDS, merged_fallbacks
 from router.render.figures import MARKET_WORDS, amount_of, chance, day_clock, hours, percent, signed_money
-from router.render.gantt import Gantt, gantt_of, limit_name, sized, worth_in_words
-from router.render.gantt_svg import GANTTS, draw_gantt
+from router.render.gantt import GANTTS, Gantt, draw_gantt, gantt_of, limit_name, sized, worth_in_words
 from router.render.pages import PageFrame, PageParts, fill_parts, fill_template
 from router.render.quote_page import QuoteListView
 from router.render.since_view import SinceView

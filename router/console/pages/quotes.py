@@ -37,14 +37,18 @@ from router.jobs.quantities import Moment, parse_time_ahead
 from router.quotes.other_deadline import deadline_figure
 from router.render.figures import day_clock, money
 from router.render.pages import PageFrame, fill_template
-from router.render.quote_form_page import (
+from router.render.quote_page import (
     OWN,
+    AcceptanceRefusal,
+    QuoteActions,
     QuoteFormView,
+    QuoteListView,
     job_of_fields,
     problems_by_field,
     quote_form_page,
+    quote_list_csv,
+    quotes_page,
 )
-from router.render.quote_page import AcceptanceRefusal, QuoteActions, QuoteListView, quote_list_csv, quotes_page
 from router.state.tasks import TaskRow, TaskState
 
 HERE = "/quotes"
