@@ -525,10 +525,10 @@ def _draw_ceiling(ceiling: Ceiling, scale: TimeScale, y: float, *, named: bool) 
     return [*parts, *notes], bottom - 1 + _NOTE * len(notes) + 3
 
 
-def _draw_use(use: Sequence[UseStep], most: float, scale: TimeScale, bottom: float, cls: str) -> Iterator[str]:
-    """Yield a bar for each step of a use over time, as high as its share of the most."""
+def _draw_use(use: Sequence[UseStep], whole: float, scale: TimeScale, bottom: float, cls: str) -> Iterator[str]:
+    """Yield a bar for each step of a use over time, as high as its share of the whole."""
     for step in use:
-        height = max(_STRIP * (min(step.used / most, 1.0) if most else 1.0), 0.5)
+        height = max(_STRIP * (min(step.used / whole, 1.0) if whole else 1.0), 0.5)
         for x1, x2 in scale.spans(step.start, step.end):
             yield rect(x1, bottom - height, max(x2 - x1, 0.5), height, f"use {cls}")
 

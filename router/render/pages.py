@@ -50,10 +50,10 @@ def html_document(title: str, style: str, body: str) -> str:
 
 
 def html_table(
-    header: Sequence[str], rows: Iterable[tuple[Sequence[str], str]], left: Collection[str] = frozenset()
+    header: Sequence[str], rows: Iterable[tuple[Sequence[str], str]], left_aligned: Collection[str] = frozenset()
 ) -> str:
-    """Return a table of text with the class of each row; columns named in ``left`` have the class ``left``."""
-    classes = [' class="left"' if name in left else "" for name in header]
+    """Return a table of text with the class of each row; columns named in ``left_aligned`` have the class ``left``."""
+    classes = [' class="left"' if name in left_aligned else "" for name in header]
 
     def row(tag: str, cells: Sequence[str], kind: str = "") -> str:
         inner = "".join(f"<{tag}{cls}>{html.escape(cell)}</{tag}>" for cls, cell in zip(classes, cells, strict=True))
