@@ -19,7 +19,7 @@ from router.cli.options import AsOfOption, BasisOption, ListOutput, parse_as_of,
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.ledger.entry import CostBasis, LedgerEntryKind
 from router.prices.data_folders import bills_folder, extract_folder
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, attribute_columns
 from router.showback.report.values import CellKind, short_text
 from router.state.errors import ConcurrentChangeError
 
@@ -163,12 +163,10 @@ def _period_table(basis: CostBasis) -> RecordTable[_Period]:
             TableColumn("period", lambda row: str(row.month), "PERIOD"),
             TableColumn("state", lambda row: row.state, "STATE"),
             TableColumn("closed_at", of_closing(lambda made: made.closed_at), "CLOSED AT", "{:%Y-%m-%d}".format),
-            TableColumn("who", of_closing(lambda made: made.who)),
-            TableColumn("head", of_closing(lambda made: made.head)),
-            TableColumn("hash", of_closing(lambda made: made.hash)),
+            *attribute_columns("who", "head", "hash", of="closing"),
             TableColumn("seal_hash", of_closing(lambda made: made.seal_hash or None)),
             TableColumn("entries", count(lambda counts: counts[0]), "ENTRIES", right=True),
-            TableColumn("archived", lambda row: row.books.archived),
+            *attribute_columns("archived", of="books"),
             TableColumn("unpriced", count(lambda counts: counts[1])),
             shown(LedgerEntryKind.PLANNED),
             shown(LedgerEntryKind.METERED),

@@ -21,7 +21,7 @@ from router.cli.planning_options import PlanFileArgument, PlanningOptions, load_
 from router.cli.site_options import ask_state, load_previous_plan, open_query_context, open_state_if_any, store_plan
 from router.planning.document.plan_terms import TRIAL
 from router.prices.data_folders import check_home
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, attribute_columns
 from router.render.tables import format_timestamp, format_usd
 
 if TYPE_CHECKING:
@@ -310,7 +310,7 @@ _PLANS: RecordTable[ListedPlan] = RecordTable(
     (
         TableColumn("name", lambda plan: plan.name, "NAME", width=16),
         TableColumn("plan_id", lambda plan: plan.plan_id, "PLAN"),
-        TableColumn("digest", lambda plan: plan.digest),
+        *attribute_columns("digest"),
         TableColumn("as_of", lambda plan: plan.as_of, "FOR", format_timestamp),
         TableColumn("made_at", lambda plan: plan.made_at),
         TableColumn("made_by", lambda plan: plan.made_by, "BY", width=16),

@@ -30,7 +30,7 @@ from router.planning.document.plan import Plan
 from router.planning.document.plan_json import plan_content
 from router.planning.document.plan_terms import BOOK
 from router.render.plan_text import late_lines
-from router.render.record_table import RecordTable, TableColumn, json_document
+from router.render.record_table import RecordTable, TableColumn, attribute_columns, json_document
 from router.render.tables import format_day_time, format_usd, wrap_text
 
 if TYPE_CHECKING:
@@ -141,12 +141,7 @@ _PRICES: RecordTable[CurrentPrice] = RecordTable(
     (
         TableColumn("job", lambda price: price.line.job, "JOB", width=16),
         TableColumn("", lambda price: f"{price.line.cloud}/{price.line.zone or price.line.region}", "PLACE", width=18),
-        TableColumn("cloud", lambda price: price.line.cloud),
-        TableColumn("region", lambda price: price.line.region),
-        TableColumn("zone", lambda price: price.line.zone),
-        TableColumn("instance_type", lambda price: price.line.instance_type),
-        TableColumn("market", lambda price: price.line.market),
-        TableColumn("machines", lambda price: price.line.machines),
+        *attribute_columns("cloud", "region", "zone", "instance_type", "market", "machines", of="line"),
         TableColumn("", lambda price: f"{price.line.machines}x{price.line.instance_type}", "MACHINES", width=18),
         TableColumn("", lambda price: price.line.start, "START", format_day_time),
         TableColumn("planned_usd_per_hour", lambda price: price.line.usd_per_hour, "PLAN $/H", _dollars, right=True),

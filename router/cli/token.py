@@ -16,7 +16,7 @@ from router.cli.console import CommandError
 from router.cli.options import TableOutput, option_error, parse_length_option, wall_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.jobs.fields import suggest
-from router.render.record_table import RecordTable, TableColumn, json_document
+from router.render.record_table import RecordTable, TableColumn, attribute_columns, json_document
 from router.render.tables import format_timestamp
 
 if TYPE_CHECKING:
@@ -158,11 +158,9 @@ def _token_table(now: datetime) -> RecordTable[AccessToken]:
             TableColumn("name", lambda record: record.subject, "NAME"),
             TableColumn("grants", lambda record: record.grants, "GRANTS", ", ".join),
             TableColumn("scopes", lambda record: record.scopes, "SCOPES", ", ".join),
-            TableColumn("note", lambda record: record.note),
-            TableColumn("made_by", lambda record: record.made_by),
-            TableColumn("made_at", lambda record: record.made_at),
+            *attribute_columns("note", "made_by", "made_at"),
             TableColumn("expires_at", lambda record: record.expires_at, "EXPIRES", format_timestamp),
-            TableColumn("revoked_at", lambda record: record.revoked_at),
+            *attribute_columns("revoked_at"),
             TableColumn("state", state, "STATE"),
             TableColumn("", lambda record: record.made_by, "MADE BY"),
             TableColumn("", lambda record: record.note, "NOTE"),

@@ -124,8 +124,13 @@ class RecordTable(Generic[R]):
 
 
 def attribute_columns(*names: str, of: str = "") -> tuple[TableColumn[Any], ...]:
-    """Return a column of CSV and JSON for each named attribute of a row, or of its attribute ``of``."""
-    return tuple(TableColumn(name, attrgetter(f"{of}.{name}" if of else name)) for name in names)
+    """Return columns of CSV and JSON for named attributes of a row, or of its attribute ``of``, which may be None."""
+    return tuple(TableColumn(name, partial(_take_attribute, of, name)) for name in names)
+
+
+def _take_attribute(of: str, name: str, row: object) -> object:
+    owner = attrgetter(of)(row) if of else row
+    return None if owner is None else getattr(owner, name)
 
 
 def field_columns(
