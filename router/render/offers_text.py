@@ -214,7 +214,6 @@ def _price_of_one(shown: OfferRow) -> str:
 
 
 OFFERS = _offer_table()
-RECORD_FIELDS = OFFERS.fields
 
 
 def table(shown: Sequence[OfferRow], screen: Screen = PLAIN) -> str:

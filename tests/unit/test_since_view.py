@@ -7,7 +7,6 @@ from dataclasses import replace
 from decimal import Decimal
 
 from pricing.money import Usd, UsdPerHour
-from router.files.csv_text import csv_text
 from router.planning.document.plan import Plan
 from router.planning.document.plan_json import plan_to_json
 from router.planning.document.plan_usage import COST_TERMS
@@ -118,12 +117,6 @@ def test_many_changes_are_folded_and_all_are_there() -> None:
     folded = page.tags("details")[0].every(lambda e: "data-change" in e.attributes)
     assert len(folded) == 40 - SHOWN_CHANGES
     assert len(page.every(lambda e: "data-change" in e.attributes)) == 40
-
-
-def test_no_cell_of_a_csv_is_a_formula_and_numbers_stay_numbers() -> None:
-    row = ("=1+1", "+cmd", "-x", "@sum", "\tx", "-12.50", "+3", "plain", None, 'a,"b"')
-    text = csv_text(("a",), [row], unknown="none")
-    assert text.splitlines()[1] == '\'=1+1,\'+cmd,\'-x,\'@sum,\'\tx,-12.50,+3,plain,none,"a,""b"""'
 
 
 def test_the_csv_of_jobs_has_exact_costs_and_words_for_what_is_not_known() -> None:
