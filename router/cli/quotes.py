@@ -54,14 +54,12 @@ from router.cli.site_options import (
 from router.prices.data_folders import check_home, hazard_fit_file, history_folder, quotes_folder
 from router.quotes.outcomes import LEAST_JOBS, QuoteRecord, assess_quotes
 from router.quotes.quote import Quote, Refused
-from router.render.quote_text import format_cost, format_on_time
-from router.render.record_table import RecordTable, TableColumn
+from router.render.quote_text import STORED_QUOTES
 
 if TYPE_CHECKING:
     from pricing.money import Usd
     from router.app.queries.quote_acceptance import PreparedAcceptance
     from router.app.quotes import QuoteAnswer
-    from router.config.plan_files import StoredQuote
     from router.planning.document.plan import Plan
     from router.quotes.request import QuoteRequest
 
@@ -88,23 +86,7 @@ def list_quotes(
     if not quotes:
         console.note("no quotes are stored" if job is None else f"no quote of {job} is stored")
         return
-    console.out(_quote_table().text(quotes, console.screen()))
-
-
-def _quote_table() -> RecordTable[StoredQuote]:
-    return RecordTable(
-        (
-            TableColumn("", lambda stored: stored.name.removeprefix("quote-"), "QUOTE"),
-            TableColumn("", lambda stored: stored.quote.asked_at, "ASKED", "{:%m-%d %H:%M}".format),
-            TableColumn("", lambda stored: stored.quote.job, "JOB", width=18),
-            TableColumn("", lambda stored: stored.quote.deadline, "BY", "{:%m-%d %H:%M}".format),
-            TableColumn("", lambda stored: format_cost(stored.quote.usd.mean), "EXPECTED", right=True),
-            TableColumn("", lambda stored: stored.quote, "ON TIME", format_on_time, right=True),
-            TableColumn(
-                "", lambda stored: stored.acceptance and f"${stored.acceptance.ceiling_usd}", "ACCEPTED", right=True
-            ),
-        )
-    )
+    console.out(STORED_QUOTES.text(quotes, console.screen()))
 
 
 def show(

@@ -13,7 +13,6 @@ from markupsafe import Markup
 
 from pricing.money import Usd
 from pricing.problems import Problem
-from pricing.units import format_utc
 from router.config.plan_files import QuoteAcceptance, StoredQuote
 from router.quotes.other_deadline import DeadlineFigure
 from router.quotes.quote import LimitsPlan, Quote, Refused
@@ -41,7 +40,6 @@ from router.render.quote_view import (
     quotes_view,
     share_words,
 )
-from router.render.record_table import RecordTable, TableColumn, attribute_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,34 +186,6 @@ def job_quotes_view(quotes: Sequence[StoredQuote] | None, now: datetime, job: st
         return QuoteListView((), now, job, "/quotes", is_damaged=True)
     url = f"/quotes?{urlencode({'job': job})}" if len(quotes) > MOST_ON_JOB_PAGE else ""
     return QuoteListView(tuple(quotes[:MOST_ON_JOB_PAGE]), now, job, url) if quotes else None
-
-
-def _accepted(name: str, field: str) -> TableColumn[StoredQuote]:
-    return TableColumn(name, lambda row: row.acceptance and getattr(row.acceptance, field))
-
-
-_QUOTES: RecordTable[StoredQuote] = RecordTable(
-    (
-        TableColumn("quote_id", lambda row: row.name),
-        *attribute_columns("job", "team", of="quote"),
-        TableColumn("asked_at", lambda row: row.quote.asked_at, plain=format_utc),
-        TableColumn("asked_by", lambda row: row.asked_by),
-        TableColumn("deadline", lambda row: row.quote.deadline, plain=format_utc),
-        TableColumn("valid_until", lambda row: row.quote.valid_until, plain=format_utc),
-        TableColumn("expected_usd", lambda row: row.quote.usd.mean),
-        TableColumn("p90_usd", lambda row: row.quote.usd.p90),
-        TableColumn("on_time", lambda row: row.quote.on_time),
-        _accepted("accepted_at", "at"),
-        _accepted("accepted_by", "who"),
-        _accepted("ceiling_usd", "ceiling_usd"),
-        _accepted("plan", "plan"),
-    )
-)
-
-
-def quote_list_csv(rows: Sequence[StoredQuote]) -> str:
-    """Return the list as CSV; what has no end or is not known is empty."""
-    return _QUOTES.csv(rows)
 
 
 # The choice of limits that are written in the form.

@@ -46,9 +46,9 @@ from router.render.quote_page import (
     job_of_fields,
     problems_by_field,
     quote_form_page,
-    quote_list_csv,
     quotes_page,
 )
+from router.render.quote_text import STORED_QUOTES
 from router.state.tasks import TaskRow, TaskState
 
 HERE = "/quotes"
@@ -87,7 +87,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
     @router.get("/quotes.csv")
     def quotes_csv(request: Request, job: str = "", before: str = "") -> Response:
         rows = list_quotes(site.asked_by(request), job or None, parse_before(before), _PAGE * 4)
-        return Response(quote_list_csv(rows), media_type=CSV)
+        return Response(STORED_QUOTES.csv(rows), media_type=CSV)
 
     @router.get("/quotes/new")
     def form(request: Request, again: str = "", job: str = "", by: str = "") -> Response:
