@@ -145,9 +145,9 @@ def _history_command(fields: HistoryFields) -> str:
     return shlex.join(["stepfare", "prices", "history", *words])
 
 
-def history_url(accelerator: str, market: str = "", region: str = "", since: str = "") -> str:
+def history_url(accelerator: str, market: str = "", region: str = "") -> str:
     """Return the URL of a history."""
-    asked = {"accelerator": accelerator, "market": str(market), "region": region, "since": since}
+    asked = {"accelerator": accelerator, "market": str(market), "region": region}
     return f"/prices/history?{urlencode({name: value for name, value in asked.items() if value})}"
 
 

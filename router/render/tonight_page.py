@@ -46,9 +46,9 @@ class PlanUrls:
     jobs: bool = False
 
 
-def tonight_page(plan: Plan, frame: PageFrame | None = None, since: SinceView | None = None) -> str:
+def tonight_page(plan: Plan, since: SinceView | None = None) -> str:
     """Return the page as HTML; the same plan gives the same bytes. Rows beyond :data:`ROWS` are folded."""
-    return fill_template("tonight.html", frame=frame, **_values(plan, since, "", PlanUrls(), ROWS))
+    return fill_template("tonight.html", frame=None, **_values(plan, since, "", PlanUrls(), ROWS))
 
 
 def tonight_parts(plan: Plan, digest: str, since: SinceView | None, urls: PlanUrls, rows: int = ROWS) -> PageParts:
