@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import tests.support.made_up_book  # noqa: F401  (before any test plans on made-up machines: these have images)
-from router.cli.numeric_kernels import fix_numeric_kernels
+from router.cli import fix_numeric_kernels
 
 # A shell starts `make test &` with SIGINT ignored; tests that press Ctrl-C, and what they start, need the default.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -15,7 +15,7 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.approvals import find_known_plan, load_binding_rules
 from router.cli.console import CommandError, ExitCode
-from router.cli.options import TableOutput
+from router.cli.options import TableOutput, option_error
 from router.cli.plan_check import DEFAULT_GUARD, CurrentBookOption, GuardOptions, exit_code
 from router.cli.site_options import (
     DEFAULT_FILES,
@@ -128,12 +128,13 @@ def apply(
         console.note(plan_table(site, accepted, prices, refused, console.screen(sys.stderr)))
         if refused:
             return exit_code(refused)
+        unreachable = work.unreachable(accepted)
         if dry_run:
-            if unreachable := work.unreachable(accepted):
+            if unreachable:
                 console.note(f"to apply it: {unreachable}", "warning")
             console.note("dry run: nothing was made or written")
             return ExitCode.OK
-        if unreachable := work.unreachable(accepted):
+        if unreachable:
             raise unreachable
         if not work.was_confirmed(accepted) and not console.confirm(_question(accepted), yes=yes):
             console.note("not applied")
@@ -259,10 +260,8 @@ class _Work:
         if self._rules is None:
             return guard, ()
         if guard.approved_by:
-            raise InvalidInputError.single(
-                "rules of approvals hold here, and `plan approve` records who approves",
-                field="--approved-by",
-                remedy="leave it out",
+            raise option_error(
+                "--approved-by", "rules of approvals hold here, and `plan approve` records who approves", "leave it out"
             )
         store, now = self._site.store, self._site.clock()
         entries = store.audit.entries()
@@ -349,10 +348,10 @@ class _Work:
         clouds = sorted({c.cloud for e in accepted.requests for c in e.choices if not module_facts(c.cloud).local})
         if not clouds:
             return None
-        return InvalidInputError.single(
+        return option_error(
+            "coordinator.url",
             f"machines of {', '.join(clouds)} have to reach this program, and no address is known for it",
-            field="coordinator.url",
-            remedy="write `coordinator: {listen: ..., url: https://...}` into the deploy file (docs/accounts.md)",
+            "write `coordinator: {listen: ..., url: https://...}` into the deploy file (docs/accounts.md)",
         )
 
 

@@ -12,9 +12,9 @@ import typer
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
-from router.cli.options import VARIABLE, TableFormat, TableOutput, TextOutput, chosen_clock, wall_clock
+from router.cli.options import VARIABLE, TableFormat, TableOutput, TextOutput, chosen_clock, option_error, wall_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
-from router.render.record_table import RecordTable, TableColumn, field_columns
+from router.render.record_table import RecordTable, TableColumn, field_columns, json_document
 from router.render.tables import format_timestamp, format_usd
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def show(
     if output == "json":
         who, at = (None, None) if held is None else (held.who, held.at.isoformat())
         content = {"rules": fields, "set_by": who, "set_at": at}
-        console.out(console.as_document(content))
+        console.out(json_document(content))
         return
     if fields is None:
         console.out("no rules are set: plans are applied without approvals")
@@ -204,17 +204,15 @@ def approve(
 
 
 def _check_words(file: Path | None, by: str, note: str, *, revoke: bool, list_all: bool) -> None:
-    """Raise InvalidInputError for options that do not go together."""
     if list_all and (revoke or by or note):
-        raise InvalidInputError.single("lists and changes nothing", field="--list", remedy="leave the others out")
+        raise option_error("--list", "lists and changes nothing", "leave the others out")
     if list_all:
         return
     if file is None:
-        raise InvalidInputError.single("which plan?", field="FILE", remedy="name the plan's file, or --list")
+        raise option_error("FILE", "which plan?", "name the plan's file, or --list")
 
 
 def _approve(rules: ApprovalRules, context: QueryContext, plan: Plan, digest: str, name: str, note: str) -> None:
-    """Record the approval. CommandError where the rules or the plan's age are against it."""
     from router.app.queries.approvals import ApprovalRefusedError, approve_plan
 
     try:
@@ -240,7 +238,6 @@ def _revoke(context: QueryContext, plan: Plan, digest: str, name: str, note: str
 
 
 def _list(context: QueryContext, rules: ApprovalRules | None, digest: str, output: TableFormat) -> None:
-    """Print approvals with their state, of one plan or of all."""
     from router.app.queries.approvals import list_approvals
 
     found = list_approvals(context, rules, digest)

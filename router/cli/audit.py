@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from router.cli import console
 from router.cli.console import CommandError
 from router.cli.options import TableOutput, chosen_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
-from router.render.record_table import RecordTable, TableColumn
-from router.render.tables import format_timestamp, format_usd
-
-if TYPE_CHECKING:
-    from router.state.records import AuditEntry
 
 
 def audit(
@@ -31,32 +25,15 @@ def audit(
     """
     from router.app.queries.audit import audit_content, read_audit_log
     from router.cli.ledger import check_closings
+    from router.render.audit_page import AUDIT_ENTRIES, AuditRow
 
     with open_state_store(settings_files, makes=False) as (opened, store):
         trail = read_audit_log(own_context(opened, store, chosen_clock()))
         if output == "json":
             console.out(json.dumps(audit_content(trail), indent=2))
         else:
-            text = _entry_table().text(trail.entries, console.screen())
+            text = AUDIT_ENTRIES.text(map(AuditRow, trail.entries), console.screen())
             console.out(text if trail.entries else "nothing was done yet")
         if trail.broken is not None:
             raise CommandError(f"entry {trail.broken} is not what was written: somebody changed or removed one")
         check_closings(store)
-
-
-def _entry_table() -> RecordTable[AuditEntry]:
-    from router.app.queries.audit import accepted_policies
-    from router.render.audit_page import at_risk, describe_budget
-
-    return RecordTable(
-        (
-            TableColumn("", lambda entry: entry.seq, "SEQ", right=True),
-            TableColumn("", lambda entry: entry.at, "AT", format_timestamp),
-            TableColumn("", lambda entry: entry.who, "WHO"),
-            TableColumn("", lambda entry: entry.what, "WHAT"),
-            TableColumn("", at_risk, "AT RISK", format_usd, right=True),
-            TableColumn("", lambda entry: entry.digest[:12], "PLAN"),
-            TableColumn("", lambda entry: entry.hash[:12], "HASH"),
-            TableColumn("", lambda e: accepted_policies(e.details) or describe_budget(e), "ABOUT"),
-        )
-    )

@@ -13,8 +13,9 @@ import typer
 from pricing.problems import InvalidInputError, Problem
 from router.cli import console
 from router.cli.completion import complete_books
-from router.cli.options import TableOutput, option_error, parse_duration_option, parse_now
+from router.cli.options import TableOutput, option_error, parse_duration_option, parse_now, parse_option
 from router.config.trace_files import Holes, ListPrices, TraceSet, read_trace_sets
+from router.jobs.quantities import parse_duration
 from router.render import backtest_page, backtest_text
 
 if TYPE_CHECKING:
@@ -47,28 +48,18 @@ def parse_policies(given: Sequence[str], probes: bool, blocks: int) -> list[str]
     return list(dict.fromkeys(names))
 
 
-def parse_seconds(option: str, text: str, least: int = 1) -> int:
-    """Return a duration in whole seconds, at least ``least``."""
-    duration = parse_duration_option(option, text)
-    assert duration is not None
-    total = duration.total_seconds()
-    if total < least or total != int(total):
-        what = f"{text} is not {least} s or more in whole seconds"
-        raise InvalidInputError.single(what, field=option, remedy="write 90m, 18h or 7d")
+def parse_seconds(option: str, text: str) -> int:
+    """Return a duration in whole seconds, at least one."""
+    total = parse_option(option, text, parse_duration).total_seconds()
+    if total < 1 or total != int(total):
+        raise option_error(option, f"{text} is not 1 s or more in whole seconds", "write 90m, 18h or 7d")
     return int(total)
 
 
 PUBLISHED_POLICIES = ("greedy", "sliced", "up", "up-plain")
-
-
 DEFAULT_POLICIES = ("ours", *PUBLISHED_POLICIES)
-
-
 PROBING_POLICIES = ("greedy", "up-s", "lindy", "skynomad")
-
-
 _MOST_BLOCKS = 100
-
 
 #: Treatment of a tick without an observation.
 MissingTicksOption = Literal["refuse", "down", "last"]
@@ -115,27 +106,22 @@ class WorkOptions:
         if jobs:
             given = {"--work": self.work, "--checkpoint": self.checkpoint, "--gang": self.gang}
             for option in (option for option, value in given.items() if value is not None):
-                raise InvalidInputError.single("the job files say that", field=option, remedy=f"leave {option} out")
+                raise option_error(option, "the job files say that", f"leave {option} out")
             if self.accelerator is None:
                 what = "is missing: how fast a job is depends on the machines of which the traces are"
-                raise InvalidInputError.single(what, field="--accelerator", remedy="e.g. --accelerator H100:8")
+                raise option_error("--accelerator", what, "e.g. --accelerator H100:8")
             return backtest_jobs_of(jobs, parse_now(self.now), self.book, self.accelerator, launch)
         if self.work is None:
-            raise InvalidInputError.single("is missing", field="--work", remedy="name job files, or say --work 48h")
+            raise option_error("--work", "is missing", "name job files, or say --work 48h")
         if self.accelerator is not None:
             what = "is for job files; --work is time on the traces' machines"
-            raise InvalidInputError.single(what, field="--accelerator", remedy="leave it out")
+            raise option_error("--accelerator", what, "leave it out")
         if not self.deadline and not self.ratio:
             remedy = "say --deadline 60h, or --ratio 1.25 for 1.25 times the work"
-            raise InvalidInputError.single("is missing", field="--deadline", remedy=remedy)
-        try:
-            gib = 0.0 if self.checkpoint is None else parse_gib(self.checkpoint)
-        except ValueError as error:
-            raise option_error("--checkpoint", error) from None
+            raise option_error("--deadline", "is missing", remedy)
+        gib = 0.0 if self.checkpoint is None else parse_option("--checkpoint", self.checkpoint, parse_gib)
         if gib < 0:
-            raise InvalidInputError.single(
-                f"{self.checkpoint} is below nothing", field="--checkpoint", remedy="write 50 GB"
-            )
+            raise option_error("--checkpoint", f"{self.checkpoint} is below nothing", "write 50 GB")
         changeover_time = DEFAULT_CHANGEOVER if launch is None else launch
         lost_s = round(changeover_time.total_seconds())
         return (
@@ -148,9 +134,7 @@ class WorkOptions:
         """Return the deadlines in seconds from the start, and those as a multiple of the work."""
         deadlines = [parse_seconds("--deadline", text) for text in self.deadline or ()]
         if too_low := [share for share in self.ratio or () if not share >= 1]:
-            raise InvalidInputError.single(
-                f"{too_low[0]} is below 1", field="--ratio", remedy="a deadline of 1.25 times the work: 1.25"
-            )
+            raise option_error("--ratio", f"{too_low[0]} is below 1", "a deadline of 1.25 times the work: 1.25")
         return deadlines, self.ratio or ()
 
 
@@ -184,10 +168,10 @@ class TraceOptions:
             return None
         if self.spot_price is None or self.on_demand_price is None:
             missing = "--spot-price" if self.spot_price is None else "--on-demand-price"
-            raise InvalidInputError.single("is missing", field=missing, remedy="give both prices, or neither")
+            raise option_error(missing, "is missing", "give both prices, or neither")
         for option, usd in (("--spot-price", self.spot_price), ("--on-demand-price", self.on_demand_price)):
             if not 0 < usd < float("inf"):
-                raise InvalidInputError.single(f"{usd} is not a price above zero", field=option, remedy="e.g. 0.918")
+                raise option_error(option, f"{usd} is not a price above zero", "e.g. 0.918")
         return ListPrices(self.spot_price, self.on_demand_price)
 
 
@@ -250,9 +234,7 @@ def backtest(
         console.out(backtest_text.policies(console.screen()))
         return
     if not traces:
-        raise InvalidInputError.single(
-            "is missing", field="--traces", remedy="a folder of traces: docs/backtest.md says of which form"
-        )
+        raise option_error("--traces", "is missing", "a folder of traces: docs/backtest.md says of which form")
     console.check_output_folders(csv, html)
     windows = WindowLayout(blocks, parse_seconds("--every", every))
     names = parse_policies(
@@ -262,12 +244,9 @@ def backtest(
     )
     works = work_options.works(jobs)
     deadlines, ratios = work_options.deadlines()
-    try:
-        rate = None if transfer is None else parse_gib_per_s(transfer) * GB_PER_GIB
-    except ValueError as error:
-        raise option_error("--transfer", error) from None
+    rate = None if transfer is None else parse_option("--transfer", transfer, parse_gib_per_s) * GB_PER_GIB
     if rate is not None and not rate > 0:
-        raise InvalidInputError.single("is not more than nothing", field="--transfer", remedy="write 2 GB/s")
+        raise option_error("--transfer", "is not more than nothing", "write 2 GB/s")
     with console.progress("reading traces"):
         sets = trace_options.read(traces)
     move = CheckpointMove(usd_per_gb=egress)

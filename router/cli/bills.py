@@ -17,10 +17,11 @@ from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
 from router.cli.console import CommandError
-from router.cli.options import TableOutput, parse_now
+from router.cli.options import TableOutput, option_error, parse_now
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store, read_own_settings
 from router.prices.data_folders import bills_folder, check_home, extract_folder
 from router.render.bills_text import as_record, describe_bill, fall_lines, format_sums, gap_lines, table
+from router.render.record_table import json_document
 from router.showback.bills import (
     BillDecisionKind,
     BillDecrease,
@@ -63,7 +64,7 @@ def list_bills(
     if output == "json":
         records = [as_record(each) for each in standings]
         text = {"folder": str(store.folder), "bills": records}
-        console.out(console.as_document(text))
+        console.out(json_document(text))
     elif standings:
         console.out(table(standings, console.screen()))
     else:
@@ -101,7 +102,7 @@ def show(
             "files": [asdict(each) for each in delivery.sources],
             "gaps": [asdict(each) for each in delivery.gaps],
         }
-        console.out(console.as_document(record))
+        console.out(json_document(record))
     else:
         console.out(
             f"{bill.id}  {replace_unprintable(bill.issuer or 'issuer unknown')}, "
@@ -134,8 +135,6 @@ def show(
 
 
 Identity = Annotated[str, typer.Argument(metavar="ID", help="ID as `bills list --all` shows it; four digits or more.")]
-
-
 Now = Annotated[str | None, typer.Option(metavar="TIME", help="Time of the decision (ISO, with zone).")]
 
 
@@ -179,7 +178,7 @@ def remove(
     Exit codes: 0; 2 no such bill, or it is not in force.
     """
     if not reason.strip():
-        raise InvalidInputError.single("is empty", field="--reason", remedy="say why: it stands in the audit log")
+        raise option_error("--reason", "is empty", "say why: it stands in the audit log")
     first, *_ = _decide(BillDecisionKind.REMOVE, identity, reason, settings_files, now)
     _say(first, "stands no more")
     console.note(f"`stepfare bills restore {first.bill.id}`, or an earlier version's id, brings one back")
@@ -210,12 +209,10 @@ def duplicates(
     bills, moment = open_bill_store(), parse_now(now)
     if (issuer is None) is not (allow is None):
         what = "is missing" if allow is None else "needs an ISSUER"
-        raise InvalidInputError.single(
-            what, field="--permit", remedy="give ISSUER and --permit, ISSUER and --refuse, or none"
-        )
+        raise option_error("--permit", what, "give ISSUER and --permit, ISSUER and --refuse, or none")
     if issuer is not None and allow is not None:
         if not reason.strip():
-            raise InvalidInputError.single("is empty", field="--reason", remedy="say why: it stands in the audit log")
+            raise option_error("--reason", "is empty", "say why: it stands in the audit log")
         with open_state_store(settings_files) as (_, store):
             rule = bills.set_rule(issuer, reason, acting_user(), moment, allowed=allow)
             what = f"bills duplicates {'allow' if allow else 'refuse'}"
@@ -235,7 +232,7 @@ def duplicates(
             ],
             "rules": [asdict(each) for each in bills.rules()],
         }
-        console.out(console.as_document(record))
+        console.out(json_document(record))
         return
     for each in shared:
         console.out(f"{each.later.id} has {describe_shared(each)}")
@@ -379,7 +376,7 @@ def import_files(
             "joined": list(imported.joined),
             "unread": [str(path) for path in imported.unread],
         }
-        console.out(console.as_document(record))
+        console.out(json_document(record))
     else:
         if standings:
             console.out(table(standings, console.screen()))

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
 from router.cli.bills import report_corrections
@@ -32,7 +31,8 @@ from router.ledger.entry import CostBasis
 from router.prices.data_folders import bills_folder, extract_folder
 
 if TYPE_CHECKING:
-    from router.render.bills_reconcile_text import ReconcileView
+    from router.app.reconcile import MonthReconciliation
+    from router.render.bills_reconcile_text import ReconcileQuery, ReconcileView
     from router.showback.reconcile.findings import ReconcileTolerance
     from router.showback.reconcile.outcome import ExchangeRate
 
@@ -88,41 +88,35 @@ def reconcile(
     with open_state_store(settings_files, makes=False) as (_, store), console.progress("matching"):
         report_corrections(store, period)
         result = reconcile_month(store, extract_folder(), bills_folder(), period, basis, moment, parse_as_of(now))
-    view = _build_view(text.ReconcileQuery(period, moment, basis.value, dimensions, rates), result, tolerance)
+    view = _build_view(
+        text.ReconcileQuery(month=period, now=moment, basis=basis, by=dimensions, rates=rates), result, tolerance
+    )
     if not result.bills:
         console.note("no bill is stored, so all is estimated: `stepfare bills import FILE`", "warning")
     if result.archived:
         console.note(
             f"missing: {format_count(result.archived, 'entry', 'entries')}, archived before they were read", "warning"
         )
-    if output == "json":
-        console.write(text.as_json(view), out)
-    elif output == "csv":
-        console.write(text.as_csv(view), out)
-    else:
-        console.write(text.as_table(view, max_rows, console.screen(file=out)), out)
+    writers = {
+        "json": lambda: text.as_json(view),
+        "csv": lambda: text.as_csv(view),
+        "table": lambda: text.as_table(view, max_rows, console.screen(file=out)),
+    }
+    console.write(writers[output](), out)
     return ExitCode.FAILURE if strict and view.findings else ExitCode.OK
 
 
-def _build_view(query: object, result: object, tolerance: ReconcileTolerance) -> ReconcileView:
-    from router.app.reconcile import MonthReconciliation
-    from router.render.bills_reconcile_text import ReconcileQuery, ReconcileView
+def _build_view(query: ReconcileQuery, result: MonthReconciliation, tolerance: ReconcileTolerance) -> ReconcileView:
+    from router.render.bills_reconcile_text import ReconcileView
     from router.showback.reconcile.findings import collect_findings
     from router.showback.reconcile.outcome import convert_comparisons, convert_currencies
     from router.showback.reconcile.variance import compute_variances
 
-    assert isinstance(query, ReconcileQuery)
-    assert isinstance(result, MonthReconciliation)
     summed = convert_currencies(result.grains, query.rates)
     by_group = compute_variances(summed, query.by)
     outcome = replace(result.outcome, compared=convert_comparisons(result.outcome.compared, query.rates))
-    return ReconcileView(
-        query,
-        outcome,
-        by_group,
-        compute_variances(summed, ()),
-        collect_findings(by_group, outcome, tolerance),
-    )
+    findings = collect_findings(by_group, outcome, tolerance)
+    return ReconcileView(query, outcome, by_group, compute_variances(summed, ()), findings)
 
 
 def _dimensions(by: str) -> tuple[str, ...]:
@@ -132,7 +126,7 @@ def _dimensions(by: str) -> tuple[str, ...]:
     wrong = next((word for word in names if word not in GROUPING_WORDS or names.count(word) > 1), None)
     if wrong is not None:
         what = f"{wrong!r} is there twice" if wrong in GROUPING_WORDS else f"{wrong!r} is no word of a charge"
-        raise InvalidInputError.single(what, field="--group-by", remedy=f"write some of {','.join(GROUPING_WORDS)}")
+        raise option_error("--group-by", what, f"write some of {','.join(GROUPING_WORDS)}")
     return names
 
 
@@ -150,7 +144,7 @@ def _number(option: str, text: str) -> Decimal:
     except InvalidOperation:
         value = Decimal(-1)
     if not value.is_finite() or value < 0:
-        raise InvalidInputError.single(f"{text!r} is no number from 0 up", field=option, remedy="write 1 or 2.5")
+        raise option_error(option, f"{text!r} is no number from 0 up", "write 1 or 2.5")
     return value
 
 
@@ -166,6 +160,4 @@ def _rate(text: str) -> tuple[str, ExchangeRate]:
         )
     except ValueError as error:
         remedy = "write EUR=1.0842@2026-11-30, dollars for one euro on that day, and who says so after a space"
-        raise InvalidInputError.single(
-            str(option_error("--rate", error).problems[0].what), field="--rate", remedy=remedy
-        ) from None
+        raise option_error("--rate", error, remedy) from None

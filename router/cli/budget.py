@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.bills import report_corrections
 from router.cli.console import CommandError, ExitCode
@@ -53,16 +52,14 @@ class OwnerOptions:
 
     def read(self) -> tuple[Scope, str]:
         """Return the scope and the name. InvalidInputError unless there is just one owner."""
-        scopes = [(Scope.TEAM, self.team or "")] * (self.team is not None)
-        scopes += [(Scope.PROJECT, self.project or "")] * (self.project is not None) + [
-            (Scope.ALL, "")
-        ] * self.everybody
+        given = ((Scope.TEAM, self.team), (Scope.PROJECT, self.project), (Scope.ALL, "" if self.everybody else None))
+        scopes = [(scope, name) for scope, name in given if name is not None]
         if len(scopes) != 1:
             what = "no owner of the budget is given" if not scopes else "a budget has one owner only"
-            raise InvalidInputError.single(what, field="--team, --project or --all", remedy="give one of the three")
-        scope, name = scopes[0]
+            raise option_error("--team, --project or --all", what, "give one of the three")
+        [(scope, name)] = scopes
         if scope is not Scope.ALL and not name.strip():
-            raise InvalidInputError.single("is empty", field=f"--{scope.value}", remedy="name one")
+            raise option_error(f"--{scope.value}", "is empty", "name one")
         return scope, name
 
 
@@ -70,7 +67,6 @@ DEFAULT_OWNER = OwnerOptions()
 Since = Annotated[
     str | None, typer.Option("--from", metavar="2026-12", help="First month it applies to; default: that of --now.")
 ]
-
 
 Now = Annotated[str | None, typer.Option(metavar="TIME", help="Time of the command (ISO, with zone).")]
 
@@ -165,7 +161,7 @@ def _budget_table(basis: CostBasis | None) -> RecordTable[BudgetRow]:
             TableColumn("usd", lambda row: row[0].usd, "USD", format_usd, right=True),
             TableColumn("hard", lambda row: row[0].hard, csv=str),
             *([] if basis is None else shares),
-            TableColumn("", lambda row: _kind(row[0]), "KIND"),
+            TableColumn("", lambda row: "removed" if row[0].usd is None else "hard" if row[0].hard else "soft", "KIND"),
             TableColumn("warn", lambda row: row[0].warn, "WARN", lambda percents: ",".join(map(str, percents))),
             TableColumn("who", lambda row: row[0].who),
             TableColumn("at", lambda row: row[0].at),
@@ -173,10 +169,6 @@ def _budget_table(basis: CostBasis | None) -> RecordTable[BudgetRow]:
             *(_AUTHOR if basis is None else []),
         )
     )
-
-
-def _kind(budget: Budget) -> str:
-    return "removed" if budget.usd is None else "hard" if budget.hard else "soft"
 
 
 _AUTHOR: tuple[TableColumn[BudgetRow], ...] = (
@@ -210,9 +202,8 @@ def set_budget(
     usd = parse_usd_option("AMOUNT", amount)
     moment = parse_now(now)
     scope, name = owner.read()
-    budget = _budget(
-        scope, name, parse_period(since, moment, "--from"), moment, usd=usd, hard=hard, warn=_percents(warn)
-    )
+    period = parse_period(since, moment, "--from")
+    budget = _budget(scope, name, period, moment, usd=usd, hard=hard, warn=_percents(warn))
     with open_state_store(settings_files) as (opened, store), translate_closed_books():
         context = own_context(opened, store, lambda: moment)
         budgets.set_budget(context, budget)
@@ -262,8 +253,7 @@ def _percents(text: str) -> tuple[int, ...]:
     try:
         return parse_percents(text)
     except ValueError as error:
-        remedy = "write whole percents: 50,80,100"
-        raise InvalidInputError.single(str(error), field="--warn", remedy=remedy) from None
+        raise option_error("--warn", str(error), "write whole percents: 50,80,100") from None
 
 
 def check(

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pricing.problems import InvalidInputError
 from router.checkpoints.arrow_store import SCHEMES, open_arrow_store
 from router.checkpoints.errors import IncompleteCheckpointError, OutOfTimeError, StorageError
 from router.checkpoints.manifest import CheckpointManifest, parse_step
@@ -25,8 +24,8 @@ from router.checkpoints.object_store import CheckpointStore, FolderStore, open_c
 from router.checkpoints.rate_limit import TransferLimits
 from router.cli import console
 from router.cli.console import WORDS_AFTER_DASHES, CommandError, ExitCode
-from router.cli.options import TableFormat, TableOutput
-from router.render.record_table import RecordTable, TableColumn
+from router.cli.options import TableFormat, TableOutput, option_error
+from router.render.record_table import RecordTable, TableColumn, json_document
 
 if TYPE_CHECKING:
     from router.checkpoints.transfer import TransferResult
@@ -57,9 +56,12 @@ class TransferOptions:
     max_mbps: SpeedLimitOption = None
     parallel: ParallelOption = _PARALLEL
 
-    def pace(self) -> TransferLimits:
-        """Return the limits as a value. Raises InvalidInputError."""
-        return build_rate_limit(self.seconds, self.max_mbps)
+    def downloads(self) -> Callable[..., Iterator[TransferResult]]:
+        """Return how checkpoints are copied within these limits. Raises InvalidInputError."""
+        from router.checkpoints.transfer import download_checkpoints
+
+        pace = build_rate_limit(self.seconds, self.max_mbps)
+        return partial(download_checkpoints, pace=pace, parallel=self.parallel, passed=report_skipped_step)
 
 
 DEFAULT_TRANSFER = TransferOptions()
@@ -73,21 +75,21 @@ def resolve_checkpoint_store(url: str) -> tuple[CheckpointStore, int | None]:
     root, _, name = url.rpartition("/")
     step = parse_step(name)
     if step is None and name.endswith(_MANIFEST_ENDS):
-        raise InvalidInputError.single(f"{name} is no manifest's name", field="URL")
+        raise option_error("URL", f"{name} is no manifest's name")
     try:
         environment = os.environ  # noqa: TID251
         return open_checkpoint_store(
             url if step is None else root, lambda text: open_arrow_store(text, environment)
         ), step
     except StorageError as error:
-        raise InvalidInputError.single(str(error), field="URL", remedy=error.remedy) from None
+        raise option_error("URL", str(error), error.remedy) from None
 
 
 def build_rate_limit(seconds: float | None, max_mbps: float | None) -> TransferLimits:
     """Return the rate limit of a transfer. Raises InvalidInputError unless both values are finite and above zero."""
     for option, value in (("--seconds", seconds), ("--max-mbps", max_mbps)):
         if value is not None and not 0 < value < float("inf"):
-            raise InvalidInputError.single(f"{value} is not above zero", field=option)
+            raise option_error(option, f"{value} is not above zero")
     most = None if max_mbps is None else max_mbps * _MEGABIT
     return TransferLimits(seconds=seconds, bytes_per_second=most, rate=most)
 
@@ -148,26 +150,13 @@ def push(
     The exit code is 5 if the time ran out.
     """
     from router.checkpoints.checkpoints import CopyJournal, remove_old_checkpoints
-    from router.checkpoints.transfer import download_checkpoints
 
-    pace, (target, _) = transfer.pace(), resolve_checkpoint_store(url)
+    fetch, (target, _) = transfer.downloads(), resolve_checkpoint_store(url)
     with translate_storage_errors():
         if not folder.is_dir():
             raise CommandError(f"{folder}: no such folder", ExitCode.INVALID_INPUT)
         journal = CopyJournal(folder.absolute(), target.url)
-        moved = _print_transfers(
-            download_checkpoints(
-                FolderStore(folder),
-                target,
-                pace,
-                step=step,
-                parallel=transfer.parallel,
-                journal=journal,
-                passed=report_skipped_step,
-            ),
-            output,
-            every=every,
-        )
+        moved = _print_transfers(fetch(FolderStore(folder), target, step=step, journal=journal), output, every=every)
         if not moved:
             raise CommandError(f"{folder}: no checkpoint was copied")
         for removed_step in (
@@ -201,20 +190,13 @@ def pull(
     stepfare checkpoint pull "$STEPFARE_RESUME_MANIFEST" /mnt/scratch/run-7
     """
     from router.checkpoints.checkpoints import list_steps
-    from router.checkpoints.transfer import download_checkpoints
 
-    pace, (source, named_step) = transfer.pace(), resolve_checkpoint_store(url)
+    downloads, (source, named_step) = transfer.downloads(), resolve_checkpoint_store(url)
     wanted_step = named_step if step is None else step
     other, newer = resolve_checkpoint_store(or_newer) if or_newer is not None else (source, None)
     if or_newer is not None and (newer is None or wanted_step is not None):
-        raise InvalidInputError.single("is a manifest's URL, for where no step is named", field="--or-newer")
-    fetch = partial(
-        download_checkpoints,
-        target=FolderStore(folder),
-        pace=pace,
-        parallel=transfer.parallel,
-        passed=report_skipped_step,
-    )
+        raise option_error("--or-newer", "is a manifest's URL, for where no step is named")
+    fetch = partial(downloads, target=FolderStore(folder))
     with translate_storage_errors():
         transfers = fetch(source, step=wanted_step)
         if newer is not None:
@@ -244,22 +226,11 @@ def copy(
 
     The exit code is 5 if the time ran out; running it again resumes the copy.
     """
-    from router.checkpoints.transfer import download_checkpoints
-
-    pace, (origin, named_step), (destination, _) = (
-        transfer.pace(),
-        resolve_checkpoint_store(source),
-        resolve_checkpoint_store(target),
-    )
+    fetch, (origin, named_step) = transfer.downloads(), resolve_checkpoint_store(source)
+    destination, _ = resolve_checkpoint_store(target)
     wanted_step = named_step if step is None else step
     with translate_storage_errors():
-        moved = _print_transfers(
-            download_checkpoints(
-                origin, destination, pace, step=wanted_step, parallel=transfer.parallel, passed=report_skipped_step
-            ),
-            output,
-            every=False,
-        )
+        moved = _print_transfers(fetch(origin, destination, step=wanted_step), output, every=False)
         if not moved:
             raise CommandError(f"{source}: no good checkpoint")
 
@@ -279,7 +250,7 @@ def _print_transfers(transfers: Iterator[TransferResult], output: TableFormat, *
 
 def _json(moved: list[TransferResult]) -> str:
     rows = [{**dataclasses.asdict(one), "seconds": round(one.seconds, 3)} for one in moved]
-    return console.as_document({"checkpoints": rows})
+    return json_document({"checkpoints": rows})
 
 
 Row = tuple[int, "CheckpointManifest | None", str]
@@ -326,7 +297,8 @@ def verify(
     from router.checkpoints.checkpoints import list_steps, read_manifest
     from router.checkpoints.transfer import verify_checkpoint as read
 
-    pace, (store, named_step) = transfer.pace(), resolve_checkpoint_store(url)
+    pace = build_rate_limit(transfer.seconds, transfer.max_mbps)
+    store, named_step = resolve_checkpoint_store(url)
     wanted_step = named_step if step is None else step
     rows: list[Row] = []
     with translate_storage_errors():
@@ -403,11 +375,10 @@ def watch(
     from router.checkpoints.control_folder import UploaderControlFolder
     from router.checkpoints.uploader import Uploader, UploadSettings
 
-    build_rate_limit(None, max_mbps)
+    most = build_rate_limit(None, max_mbps).rate
     environment = os.environ  # noqa: TID251
     target, _ = resolve_checkpoint_store(_store(url, environment))
     control = environment.get(CONTROL)
-    most = None if max_mbps is None else max_mbps * _MEGABIT
     uploader = Uploader(
         target,
         folder=folder,
@@ -457,7 +428,7 @@ def run(
     urls = arguments[: len(arguments) - count] if count is not None else arguments[:1]
     url, command = _store(urls[0] if urls else None, os.environ), arguments[len(urls[:1]) :]  # noqa: TID251
     if not command:
-        raise InvalidInputError.single("there is no training to run", field="COMMAND", remedy="write it after --")
+        raise option_error("COMMAND", "there is no training to run", "write it after --")
     _check_store_url(url)
     environment = {**os.environ, URL: url.partition("?")[0]}  # noqa: TID251
     # -P keeps a folder named `router` in the working directory from being imported.
@@ -482,10 +453,10 @@ def _store(url: str | None, environment: Mapping[str, str]) -> str:
     """Return the given URL, else the one that the agent set. Raises InvalidInputError if there is neither."""
     chosen = url or environment.get(STORE)
     if not chosen:
-        raise InvalidInputError.single(
+        raise option_error(
+            "URL",
             f"none is given, and {STORE} is not set",
-            field="URL",
-            remedy="write one, or name the region's checkpoint_url in the deploy file",
+            "write one, or name the region's checkpoint_url in the deploy file",
         )
     return chosen
 
@@ -503,7 +474,7 @@ def _check_store_url(url: str) -> None:
 
     parts = urlsplit(url)
     if parts.scheme not in (*SCHEMES, "file", "") or parts.password is not None:
-        raise InvalidInputError.single(f"{parts.scheme}:// is no place for checkpoints", field="URL", remedy=URL_HELP)
+        raise option_error("URL", f"{parts.scheme}:// is no place for checkpoints", URL_HELP)
 
 
 def _watch_signals() -> Callable[[], bool]:

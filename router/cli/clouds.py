@@ -13,7 +13,6 @@ import typer
 
 from pricing.book import PriceBook
 from pricing.places import SIMULATED_CLOUDS, Market
-from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from providers.errors import CredentialsError, PermissionDeniedError, ProviderError
 from providers.protocol import (
@@ -35,11 +34,13 @@ from router.cli.options import (
     CloudsFileOption,
     OutOption,
     TableOutput,
-    parse_duration_option,
+    option_error,
     parse_now,
+    parse_option,
 )
 from router.config.settings_files import load_clouds
 from router.jobs.fields import suggest
+from router.jobs.quantities import parse_duration
 from router.prices import history
 from router.prices.allowance_store import AllowanceStore
 from router.prices.bookstore import BookStore
@@ -53,7 +54,7 @@ from router.prices.cloud_settings import LoadedClouds
 from router.prices.data_folders import allowances_folder, books_folder, clouds_file, history_folder
 from router.prices.read_limits import build_limits_file
 from router.prices.refresh import load_all_tables, load_base_book
-from router.render.record_table import RecordTable, TableColumn, field_columns
+from router.render.record_table import SCHEMA_VERSION, RecordTable, TableColumn, field_columns, json_document
 from router.render.tables import WIDTH, Screen, format_timestamp, wrap_text
 
 
@@ -71,10 +72,8 @@ def refuse_unknown_clouds(names: list[str]) -> None:
     """Raise InvalidInputError for the first name that is no cloud."""
     unknown = [name for name in names if name not in CLOUDS]
     if unknown:
-        raise InvalidInputError.single(
-            f"{unknown[0]!r} is no cloud that this program knows",
-            field="--cloud",
-            remedy=suggest(unknown[0], CLOUDS),
+        raise option_error(
+            "--cloud", f"{unknown[0]!r} is no cloud that this program knows", suggest(unknown[0], CLOUDS)
         )
 
 
@@ -99,8 +98,7 @@ def stock(
     stepfare stock a3-highgpu-8g -n 2 --region us-central1 -o json
     """
     moment = parse_now(now).replace(microsecond=0)
-    limit = parse_duration_option("--time-limit", time_limit)
-    assert limit is not None
+    limit = parse_option("--time-limit", time_limit, parse_duration)
     loaded, _ = select_clouds([], clouds)
     words = load_all_tables(BookStore(books_folder()))
     asked = find_sellers(words, machine)
@@ -114,7 +112,7 @@ def stock(
     history.append(history_folder(), build_stock_points(hints, wanted, moment))
     AllowanceStore(allowances_folder()).add(moment, {}, hints)
     as_json = output == "json"
-    console.out(console.as_document({"hints": _HINTS.records(hints)}) if as_json else _text(hints, wanted))
+    console.out(json_document({"hints": _HINTS.records(hints)}) if as_json else _text(hints, wanted))
     for error in errors:
         console.note(wrap_text(f"{error.cloud}: {error}"), "warning")
     return ExitCode.PARTIAL if errors else ExitCode.OK
@@ -141,8 +139,6 @@ def _text(hints: tuple[tuple[str, StockHint], ...], query: GangQuery) -> str:
 
 
 _SCHEMA_HINT = "# yaml-language-server: $schema=docs/schema/limits.json\n"
-
-
 QuotasFormat = Literal["table", "json", "limits"]
 
 
@@ -166,8 +162,7 @@ def quotas(
     """
     moment = parse_now(now).replace(microsecond=0)
     loaded, asked = select_clouds(cloud or [], clouds)
-    limit = parse_duration_option("--time-limit", time_limit)
-    assert limit is not None
+    limit = parse_option("--time-limit", time_limit, parse_duration)
     store = BookStore(books_folder())
     words = load_all_tables(store)
     with console.progress(f"asking {format_count(len(asked), 'cloud')}"):
@@ -207,7 +202,7 @@ def _render(
             }
             for name, one in allowances.items()
         }
-        document = {"schema_version": console.SCHEMA_VERSION, "clouds": clouds}
+        document = {"schema_version": SCHEMA_VERSION, "clouds": clouds}
         return json.dumps(document, indent=2, default=str) + "\n"
     if output == "limits":
         import yaml
@@ -221,7 +216,6 @@ def _render(
 
 
 def _as_quota(held: CapacityReservation) -> Quota:
-    """Return a reservation as a quota of its machines."""
     name, used = f"held: {held.name}, {held.instance_type}", held.machines - held.free
     name += ", taken without its name" if held.automatic else ""
     return Quota(held.cloud, name, held.region, (), None, None, held.machines, used, QuotaUnit.MACHINES)
@@ -237,7 +231,6 @@ _QUOTAS: RecordTable[Quota] = RecordTable(
         TableColumn("", lambda quota: quota.unit.value, "UNIT"),
     )
 )
-
 
 # Clouds refuse tokens and signatures beyond five minutes; warn at half of that.
 _CLOCK_WARNING_S = 150.0
@@ -260,8 +253,7 @@ def doctor(
     stepfare doctor --cloud aws -o json
     """
     loaded, asked = select_clouds(cloud or [], clouds)
-    limit = parse_duration_option("--time-limit", time_limit)
-    assert limit is not None
+    limit = parse_option("--time-limit", time_limit, parse_duration)
     store = BookStore(books_folder())
     book, _, warnings = load_base_book(store)
     sandbox, _, more = load_base_book(store.sandbox, simulated=True)
@@ -358,7 +350,7 @@ def as_json(
         {"cloud": name, "must_answer": must, "offers": counts[name], **_one(diagnoses[name])}
         for name, must in must_answer.items()
     ]
-    return console.as_document({"clouds": clouds})
+    return json_document({"clouds": clouds})
 
 
 def _one(diagnosis: Diagnosis | ProviderError) -> dict[str, Any]:

@@ -6,15 +6,16 @@ import contextlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from router.cli import console
 
+if TYPE_CHECKING:
+    from router.state.records import Attempt
+
 _VARIABLE = "_STEPFARE_COMPLETE"
-
-
 Shell = Literal["bash", "zsh", "fish"]
 
 
@@ -87,24 +88,23 @@ def complete_paths(incomplete: str) -> list[str]:
 
 def complete_jobs(incomplete: str) -> list[str]:
     """Return jobs and attempts of the state that begin with a text; nothing where the state cannot be read."""
-    from router.cli.site_options import open_state_store
-
-    names: list[str] = []
-    # A line that is being typed is no place for errors: the command itself reports them.
-    with contextlib.suppress(Exception), open_state_store(makes=False, warns=False) as (_, store):
-        attempts = store.attempts.find()
-        names = [*{attempt.job: None for attempt in attempts}, *(attempt.id for attempt in attempts)]
-    return _beginning(names, incomplete)
+    attempts = _attempts()
+    return _beginning([*dict.fromkeys(each.job for each in attempts), *(each.id for each in attempts)], incomplete)
 
 
 def complete_plans(incomplete: str) -> list[str]:
     """Return accepted plans, then jobs and attempts, that begin with a text."""
+    plans = dict.fromkeys(attempt.plan for attempt in _attempts())
+    return [*complete_jobs(incomplete), *_beginning(plans, incomplete)]
+
+
+def _attempts() -> list[Attempt]:
+    """Return the attempts of the state; a line that is being typed is no place for errors: the command reports them."""
     from router.cli.site_options import open_state_store
 
-    names: list[str] = []
     with contextlib.suppress(Exception), open_state_store(makes=False, warns=False) as (_, store):
-        names = list({attempt.plan: None for attempt in store.attempts.find()})
-    return [*complete_jobs(incomplete), *_beginning(names, incomplete)]
+        return list(store.attempts.find())
+    return []
 
 
 def _beginning(names: Iterable[str], text: str) -> list[str]:

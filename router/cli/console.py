@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
@@ -18,17 +17,13 @@ import typer
 
 from pricing.atomic_file import write_atomic
 from pricing.problems import InvalidInputError, Problem
-from router.render.record_table import RecordTable
+from router.render.record_table import RecordTable, json_document
 from router.render.tables import PLAIN, WIDTH, Screen, clip_text
 
 # Key in the context of a command: the number of words after `--`, or None if there was no `--`.
 WORDS_AFTER_DASHES = "stepfare.behind"
-
-
 R = TypeVar("R")
-SCHEMA_VERSION = 1
 _MOST_PROBLEMS = 50
-
 
 # Colours are few: what went wrong, what may be wrong, and headings.
 _STYLES: dict[str, dict[str, Any]] = {
@@ -88,11 +83,8 @@ def write(text: str, file: Path | None) -> None:
     """
     if file is None:
         out(text)
-        return
-    try:
-        write_atomic(file, text if text.endswith("\n") else f"{text}\n")
-    except OSError as error:
-        raise CommandError(f"{file}: cannot be written: {error.strerror or error}") from None
+    else:
+        write_output_file(file, (text if text.endswith("\n") else f"{text}\n").encode())
 
 
 def print_table(output: str, name: str, table: RecordTable[R], rows: Sequence[R], empty: str, **more: object) -> None:
@@ -101,25 +93,17 @@ def print_table(output: str, name: str, table: RecordTable[R], rows: Sequence[R]
     ``empty`` is what people read where there are no rows.
     """
     if output == "json":
-        out(as_document({name: table.records(rows), **more}))
+        out(json_document({name: table.records(rows), **more}))
     elif output == "csv":
         out(table.csv(rows))
     else:
         out(table.text(rows, screen()) if rows else empty)
 
 
-def as_document(members: Mapping[str, object]) -> str:
-    """Return the JSON document that a command prints for programs: the version of its schema, then these members."""
-    return json.dumps({"schema_version": SCHEMA_VERSION, **members}, indent=2)
-
-
 def append_line(text: str, file: Path) -> None:
     """Append one line to a file, in one write. Raises CommandError if that fails."""
-    try:
-        with file.open("a", encoding="utf-8", newline="\n") as stream:
-            stream.write(f"{text}\n")
-    except OSError as error:
-        raise CommandError(f"{file}: cannot be written: {error.strerror or error}") from None
+    with _report_unwritable(file), file.open("a", encoding="utf-8", newline="\n") as stream:
+        stream.write(f"{text}\n")
 
 
 def screen(stream: TextIO | None = None, file: Path | None = None) -> Screen:
@@ -152,12 +136,16 @@ def ask_confirmation(question: str) -> bool:
 
     Stdin must be a terminal. Ctrl-C raises KeyboardInterrupt.
     """
-    sys.stderr.write(f"{question} [y/N]: ")
+    return _read_answer(question, "y/N").strip().lower() in ("y", "yes")
+
+
+def _read_answer(question: str, hint: str) -> str:
+    sys.stderr.write(f"{question} [{hint}]: ")
     sys.stderr.flush()
     answer = sys.stdin.readline()
     if not answer:
         sys.stderr.write("\n")
-    return answer.strip().lower() in ("y", "yes")
+    return answer
 
 
 def confirm(question: str, *, yes: bool) -> bool:
@@ -174,11 +162,8 @@ def ask_text(question: str, default: str) -> str:
 
     Raises CommandError at the end of input. Stdin must be a terminal. Ctrl-C raises KeyboardInterrupt.
     """
-    sys.stderr.write(f"{question} [{default}]: ")
-    sys.stderr.flush()
-    answer = sys.stdin.readline()
+    answer = _read_answer(question, default)
     if not answer:
-        sys.stderr.write("\n")
         raise CommandError("the input ended before all questions were answered", ExitCode.INVALID_INPUT)
     return answer.strip() or default
 
@@ -351,8 +336,14 @@ def check_output_folders(*files: Path | None) -> None:
 
 def write_output_file(file: Path, content: bytes) -> None:
     """Write content to a file atomically. Raises CommandError if it cannot be written."""
-    try:
+    with _report_unwritable(file):
         write_atomic(file, content)
+
+
+@contextmanager
+def _report_unwritable(file: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise CommandError(f"{file}: cannot be written: {error.strerror or error}") from None
 
@@ -382,7 +373,6 @@ class ProgressLine:
             self.draw()
 
     def draw(self) -> None:
-        """Write the line over what it showed before."""
         with _lock:
             line = clip_text(self.line(), self._width - 1)
             self._stream.write(f"\r{line.ljust(self._shown)}")
@@ -410,7 +400,6 @@ class ProgressLine:
         threading.Thread(target=self._tick, daemon=True, name="progress").start()
 
     def end(self) -> None:
-        """Stop drawing and remove the line."""
         with _lock:
             self._ended.set()
             self.clear()

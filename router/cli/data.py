@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricing.money import ZERO
-from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
-from router.cli.options import WideListOutput, wall_clock
+from router.cli.options import WideListOutput, option_error, wall_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp
@@ -71,7 +70,7 @@ def remove(
     Exit codes: 0; 1 a gang uses it, or its bucket cannot be changed; 2 no such copy; 5 some of several stay.
     """
     if (uri is None) is not expired:
-        raise InvalidInputError.single("needs either URI or --expired", field="URI", remedy="see `stepfare data list`")
+        raise option_error("URI", "needs either URI or --expired", "see `stepfare data list`")
     now = wall_clock()
     with open_state_store(settings_files, makes=False) as (_, store):
         chosen = _choose(store.data_copies.all(), uri, region, now)
@@ -105,7 +104,7 @@ def _choose(copies: Sequence[DataCopy], uri: str | None, region: str | None, now
     copies_of_uri = [copy for copy in there if uri in (copy.uri, display_url(copy.uri))]
     if not copies_of_uri:
         what = f"no copy of {display_url(uri)} is known" + ("" if region is None else f" in {region}")
-        raise InvalidInputError.single(what, field="URI", remedy="see `stepfare data list`")
+        raise option_error("URI", what, "see `stepfare data list`")
     return copies_of_uri
 
 

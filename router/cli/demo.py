@@ -21,7 +21,7 @@ from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
-from typing import IO, Annotated
+from typing import IO, Annotated, Any
 
 import typer
 
@@ -41,7 +41,6 @@ from router.demo.stage import (
     write_demo_files,
 )
 from router.ledger.entry import LedgerEntryKind
-from router.ledger.entry import LedgerEntryKind as EntryKind
 from router.render.tables import format_table, wrap_text
 from router.showback.apportion import subtract_known
 from router.showback.report.query import ReportQuery
@@ -102,8 +101,6 @@ def demo(
 
 @dataclass(frozen=True)
 class _Results:
-    """Results of the demo."""
-
     trained: TrainingResult
     spent: str
     machines: int
@@ -111,7 +108,6 @@ class _Results:
     lost: int
 
     def text(self, seconds: float) -> str:
-        """Return the summary for the end of the output."""
         t = self.trained
         times = f", on {self.gangs} gangs one after the other" if self.gangs > 1 else ""
         return (
@@ -223,7 +219,6 @@ def _repeated_steps(gangs: list[dict[str, int]]) -> int:
 
 
 def _metered(database: Path) -> Usd:
-    """Return the metered cost of released machines in the ledger."""
     with StateStore.open(f"sqlite:///{database}", now=wall_clock()) as store:
         return Usd.total(entry.usd for entry in store.ledger.entries(kind=LedgerEntryKind.METERED))
 
@@ -281,7 +276,7 @@ def summarize_spending(home: Path, now: datetime) -> str:
     The state in ``home`` must exist.
     """
     with StateStore.open(f"sqlite:///{home / 'state.db'}", now=now) as store:
-        months = sorted({entry.period for entry in store.ledger.entries(kind=EntryKind.METERED)})
+        months = sorted({entry.period for entry in store.ledger.entries(kind=LedgerEntryKind.METERED)})
         queries = (ReportQuery(month=month, now=now) for month in months)
         folders = home / "extract", home / "bills"
         reports = [report_of_ledger(store, query, *folders) for query in queries]
@@ -415,20 +410,18 @@ class DemoCommands:
 
         If the exit code is not 0, all output is printed and DemoCommandError is raised.
         """
-        done = subprocess.run(
-            _argv(line),
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
+        done: subprocess.CompletedProcess[str] = subprocess.run(
+            _argv(line), **self._options, capture_output=True, check=False
         )
         self._stop_if_interrupted()
         if done.returncode:
             console.note(done.stdout + done.stderr)
             raise DemoCommandError(f"`{line}` ended with exit code {done.returncode}: see its output above")
         return done.stdout
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"cwd": self.folder, "env": self.environment, "stdin": subprocess.DEVNULL, "text": True}
 
     def _stop_if_interrupted(self) -> None:
         if self.interrupted.is_set():
@@ -440,12 +433,9 @@ class DemoCommands:
         # The command gets a session of its own, so that Ctrl-C reaches only the demo.
         process = subprocess.Popen(
             _argv(line),
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
+            **self._options,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
             encoding="utf-8",
             errors="replace",
             start_new_session=True,

@@ -16,7 +16,7 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_plans
 from router.cli.console import ExitCode
-from router.cli.options import TableOutput
+from router.cli.options import TableOutput, option_error
 from router.cli.site_options import (
     DEFAULT_FILES,
     SettingsOptions,
@@ -27,7 +27,7 @@ from router.cli.site_options import (
     lock_provisioning,
     open_controller_session,
 )
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, json_document
 from router.render.tables import format_table, format_usd
 from router.state.errors import LeaseHeldError, StateError, UnreadableError
 
@@ -81,17 +81,7 @@ def destroy(
         if not alive and not waiting and not damaged:
             console.out("nothing runs that fits")
             return ExitCode.OK
-        rows = [
-            (
-                a.job,
-                a.phase.value,
-                f"{a.cloud}/{a.region}",
-                str(a.machines),
-                _spent(site, a),
-                a.id,
-            )
-            for a in alive
-        ]
+        rows = [(a.job, a.phase.value, f"{a.cloud}/{a.region}", str(a.machines), _spent(site, a), a.id) for a in alive]
         rows += [(row.values.get("job", "?"), "unreadable", "?", "?", "?", row.key[0]) for row in damaged]
         console.note(
             format_table(
@@ -137,19 +127,22 @@ def _spent(site: ControllerContext, attempt: Attempt) -> str:
 
 def _select_attempts(site: ControllerContext, targets: list[str]) -> tuple[list[Attempt], list[SalvagedRow]]:
     """Return the attempts that are not over, and those whose row cannot be read and has to be mended first."""
-    names = {_plan_or_name(text) for text in targets}
+    wanted = {_plan_or_name(text) for text in targets}
     unreadable: list[UnreadableError] = []
     attempts = site.store.attempts.find(skipped=unreadable)
     damaged = [site.store.attempts.salvage(error.key[0])[0] for error in unreadable]
     alive = [a for a in attempts if not a.phase.is_over]
-    known = {name for a in attempts for name in (a.id, a.job, a.plan, f"plan-{a.plan[:12]}")}
-    known |= {name for row in damaged for name in _names_of(row)}
-    for name in sorted(names - known):
+    known = {name for a in attempts for name in _names(a)} | {name for row in damaged for name in _names_of(row)}
+    for name in sorted(wanted - known):
         raise InvalidInputError.single(
             f"no plan, job or attempt is called {name}", remedy="see `stepfare status --all`"
         )
-    alive = [a for a in alive if not names or names & {a.id, a.job, a.plan, f"plan-{a.plan[:12]}"}]
-    return alive, [row for row in damaged if not names or names & _names_of(row)]
+    alive = [a for a in alive if not wanted or wanted & _names(a)]
+    return alive, [row for row in damaged if not wanted or wanted & _names_of(row)]
+
+
+def _names(attempt: Attempt) -> set[str]:
+    return {attempt.id, attempt.job, attempt.plan, f"plan-{attempt.plan[:12]}"}
 
 
 def _names_of(row: SalvagedRow) -> set[str]:
@@ -171,13 +164,12 @@ def _mend(site: ControllerContext, damaged: list[SalvagedRow]) -> tuple[list[Att
 
 
 def _select_waiting(site: ControllerContext, targets: list[str]) -> list[AttemptHistory]:
-    """Return the jobs without machines that would be provisioned again."""
     from router.controller.history.attempt_history import resumable_histories
 
-    timeouts, names = site.deploy.timeouts, {_plan_or_name(text) for text in targets}
+    timeouts, wanted = site.deploy.timeouts, {_plan_or_name(text) for text in targets}
     ended_attempts = site.store.attempts.ended_last(site.clock() - timeouts.retry_for)
     jobs = resumable_histories(site.store, ended_attempts, crashes=timeouts.max_crashes)
-    return [c for c in jobs if not names or names & {c.last.id, c.last.job, c.last.plan, f"plan-{c.last.plan[:12]}"}]
+    return [history for history in jobs if not wanted or wanted & _names(history.last)]
 
 
 def _plan_or_name(text: str) -> str:
@@ -250,7 +242,7 @@ def sweep(
 
     refuse_unknown_clouds(cloud or [])
     if state and not re.fullmatch(r"s[0-9a-f]{10}", state):
-        raise InvalidInputError.single("is no id of a state", field="--state", remedy="write it as in `state.id`")
+        raise option_error("--state", "is no id of a state", "write it as in `state.id`")
     with open_controller_session(settings_files, listen=yes, makes=yes, new_state=bool(state)) as (opened, site):
         used = {attempt.cloud for attempt in site.store.attempts.find(skipped=[])}
         chosen = sorted(cloud or used | {name for name, entry in opened.clouds.clouds.clouds.items() if entry.enabled})
@@ -329,4 +321,4 @@ def _json(result: OrphanReport, results: dict[int, str]) -> str:
         "lost": [{"attempt": attempt, "rank": rank} for attempt, rank in result.lost],
         "gaps": list(result.gaps),
     }
-    return console.as_document(document)
+    return json_document(document)

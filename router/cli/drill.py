@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,10 +17,11 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_jobs
 from router.cli.console import CommandError, ExitCode
-from router.cli.options import TextFormat, TextOutput, chosen_clock, parse_duration_option, wall_clock
+from router.cli.options import TextFormat, TextOutput, chosen_clock, option_error, parse_duration_option, wall_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, interrupt_on_sigterm, open_state_store
 from router.controller import drills
 from router.controller.drills import DrillOutcome, DrillResult, DrillTarget, PreemptionDrill
+from router.render.record_table import RecordTable, TableColumn, attribute_columns, json_document
 
 if TYPE_CHECKING:
     from providers.sandbox.machines import SandboxMachines
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 
 _PAUSE_S = 0.1
-
-
 _MARK_BYTES = 4
 
 
@@ -60,13 +59,11 @@ class DrillSession:
         )
 
     def note(self, done: Iterable[DrillResult]) -> None:
-        """Store and print the results for machines."""
         for one in done:
             console.note(_sentence(one))
             self.done.append(one)
 
     def announce(self, targets: Iterable[DrillTarget], text: str) -> None:
-        """Print the notice that these machines were given."""
         for target in targets:
             console.note(f"{describe_target(target)} {text}")
 
@@ -108,10 +105,10 @@ class DrillSession:
             "id": self.mark,
             "interrupted": self.interrupted,
             **more,
-            "machines": [_row(one) for one in self.done],
+            "machines": _MACHINES.records(self.done),
         }
         if output == "json":
-            console.out(console.as_document(document))
+            console.out(json_document(document))
         if self.interrupted:
             return ExitCode.INTERRUPTED
         return ExitCode.PARTIAL if any(one.outcome is DrillOutcome.STUCK for one in self.done) else ExitCode.OK
@@ -151,22 +148,14 @@ def _sentence(done: DrillResult) -> str:
     return f"{describe_target(done.target)} {words[done.outcome]}"
 
 
-def _row(done: DrillResult) -> dict[str, Any]:
-    one = done.target
-    return {
-        "job": one.job,
-        "attempt": one.attempt,
-        "rank": one.rank,
-        "region": one.region,
-        "zone": one.zone,
-        "machine": one.machine.id,
-        "outcome": done.outcome.value,
-    }
-
-
+_MACHINES: RecordTable[DrillResult] = RecordTable(
+    (
+        *attribute_columns("job", "attempt", "rank", "region", "zone", of="target"),
+        TableColumn("machine", lambda done: done.target.machine.id),
+        *attribute_columns("outcome"),
+    )
+)
 _NOTICE_S = 30.0
-
-
 _LOOK_S = 1.0
 
 
@@ -189,9 +178,8 @@ class TargetOptions:
     everything: Annotated[bool, typer.Option("--all", help="Every machine of the gang.")] = False
 
     def choose(self, at: DrillSession) -> tuple[DrillTarget, ...]:
-        """Return the machines. InvalidInputError for ranks beside all of them."""
         if self.rank and self.everything:
-            raise InvalidInputError.single("is all of them already", field="--all", remedy="give --rank or --all")
+            raise option_error("--all", "is all of them already", "give --rank or --all")
         ranks = tuple(self.rank or ())
         return drills.choose_targets(at.store, at.hand, self.job_or_attempt, ranks, everything=self.everything)
 
@@ -372,7 +360,7 @@ def slow_node(
 
 def _check_seconds(seconds: float | None) -> float | None:
     if seconds is not None and not math.isfinite(seconds):
-        raise InvalidInputError.single(f"{seconds:g} is no number of seconds", field="--seconds")
+        raise option_error("--seconds", f"{seconds:g} is no number of seconds")
     return seconds
 
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from pricing.places import Market
-from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.options import OutInsteadOption, WideListFormat, WideListOutput, parse_now
+from router.cli.options import OutInsteadOption, WideListFormat, WideListOutput, option_error, parse_now
 from router.cli.planning_options import AdvisoryOption, BookOption, LearnedOption, report_experience, run_reader
 from router.planning.document.plan_terms import BOOK
 from router.render import estimate_text
@@ -31,8 +30,6 @@ class EstimateMarket(StrEnum):
 
 
 LauncherName = Literal["torchrun", "megatron", "deepspeed"]
-
-
 LayoutChoice = Literal["job", "auto"]
 
 
@@ -84,9 +81,7 @@ def estimate(
     from router.app.estimate import EstimateQuestion, estimate_job, parse_gangs
 
     if launcher is not None and output == "csv":
-        raise InvalidInputError.single(
-            "flags are not printed beside csv", field="--launcher", remedy="choose another -o; json has all of them"
-        )
+        raise option_error("--launcher", "flags are not printed beside csv", "choose another -o; json has all of them")
     console.check_output_folders(out, html)
     moment = parse_now(now)
     markets = [Market(each.value) for each in dict.fromkeys(market or EstimateMarket)]
@@ -117,7 +112,6 @@ def estimate(
 def _text(
     answer: JobEstimate, moment: datetime, output: WideListFormat, launcher: LauncherName | None, out: Path | None
 ) -> str:
-    """Return the estimate in the format asked for, with flags of the launcher below tables."""
     if output == "json":
         from router.planning.estimate.estimate_json import estimate_to_json
 

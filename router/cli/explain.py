@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +12,7 @@ from pricing.places import Market
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books, complete_paths, complete_plan_jobs
-from router.cli.options import TableOutput
+from router.cli.options import TableOutput, option_error
 from router.cli.planning_options import PlanFileArgument, parse_slot, parse_time_limit
 from router.cli.site_options import ask_state, list_own_quotes, open_state_if_any
 from router.planning.document.plan_terms import SLOT, TIME_LIMIT
@@ -74,7 +73,7 @@ def explain(
         worth_content,
         worth_text,
     )
-    from router.render.record_table import plain_value
+    from router.render.record_table import json_document, plain_value
 
     plan = read_plan(file)
     names = [summary.job for summary in plan.jobs]
@@ -87,27 +86,23 @@ def explain(
     worth, unknown = (None, "") if job is None else _gang_worth(plan, job, request, book)
     if output == "json":
         content = plan_content(plan)
-        chosen = [j for j in content["jobs"] if job in (None, j["job"])]
-        left_out = [u for u in content["unplaced"] if job in (None, u["job"])]
-        lines = [x for x in content["lines"] if job in (None, x["job"])]
-        moves = [m for m in content["moves"] if job in (None, m["job"])]
+
+        def of_job(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            return [row for row in rows if job in (None, row["job"])]
+
         document = {
-            "schema_version": 1,
             "plan_id": content["plan_id"],
-            "jobs": chosen,
-            "lines": lines,
-            "moves": moves,
-            "unplaced": left_out,
+            **{name: of_job(content[name]) for name in ("jobs", "lines", "moves", "unplaced")},
             "shadow_prices": content["shadow_prices"],
         }
         for name in ("cost_terms", "placement_types"):
             if name in content.get("usage", {}):
-                document[name] = [each for each in content["usage"][name] if job in (None, each["job"])]
+                document[name] = of_job(content["usage"][name])
         if worth is not None or unknown:
             document["gang_worth"] = {"unknown": unknown} if worth is None else worth_content(worth)
         if prices is not None:
             document["constraint_prices"] = plain_value(prices)
-        console.out(json.dumps(document, indent=2, ensure_ascii=False))
+        console.out(json_document(document, ascii_only=False))
         return
     parts = [plan_text(plan) if job is None else job_text(plan, job, _quoted(plan, job), console.screen())]
     if worth is not None or unknown:
@@ -123,10 +118,10 @@ def _request_of_files(
     """Return the request of the plan from its files; None where none are named."""
     if not jobs:
         if limits is not None:
-            raise InvalidInputError.single("counts only beside job files", field="--limits", remedy="add --jobs PATH")
+            raise option_error("--limits", "counts only beside job files", "add --jobs PATH")
         return None
     if job is None:
-        raise InvalidInputError.single("prices the rules of one job", field="--jobs", remedy="name JOB")
+        raise option_error("--jobs", "prices the rules of one job", "name JOB")
     from router.app.plan_rerun import PlanFiles, planned_jobs, rebuild_request
 
     files = PlanFiles(tuple(jobs), book, limits)
@@ -143,7 +138,6 @@ def _request_of_files(
 
 
 def _constraint_prices(request: PlanRequest, job: str) -> tuple[ConstraintPrice, ...]:
-    """Return the prices of the job's rules by planning again, with progress on stderr."""
     from router.planning.what_if.constraint_prices import constraint_prices
 
     with console.progress(f"planning again without each rule of {job}"):

@@ -94,7 +94,6 @@ class Command(TyperCommand):
     further: Sequence[tuple[str, str]] = ()
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the further commands below the options."""
         if self.further:
             with formatter.section("Further commands"):
                 formatter.write_dl(list(self.further))
@@ -119,11 +118,9 @@ class CommandGroup(TyperGroup):
     word: str
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
-        """Return the names within the group, in the order of the table."""
         return list(self.table.children(self.word))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
-        """Return the command of that name, None if there is none."""
         return load_command(self.table, f"{self.word} {cmd_name}")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -134,7 +131,6 @@ class CommandGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
-        """Write the list of commands without importing any."""
         with formatter.section("Commands"):
             children = self.table.children(self.word)
             formatter.write_dl([(child, self.table.commands[f"{self.word} {child}"].help) for child in children])
@@ -146,11 +142,9 @@ class RootGroup(TyperGroup):
     table: CommandTable
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
-        """Return the first words, in the order of help's sections."""
         return [word for words in self.table.sections.values() for word in words]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
-        """Return the command or group of that name, None if there is none."""
         if cmd_name in self.table.groups:
             return load_group(self.table, cmd_name)
         return load_command(self.table, cmd_name)
@@ -165,7 +159,6 @@ class RootGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
-        """Write the commands by section; a group shows the words of its commands."""
         for title, words in self.table.sections.items():
             with formatter.section(title):
                 formatter.write_dl([(word, self._line(word)) for word in words])

@@ -11,6 +11,7 @@ import typer
 from pricing.book_file import embedded_book
 from pricing.problems import InvalidInputError
 from router.cli.console import note, write
+from router.cli.options import option_error
 from router.config.imported_files import ImportedFile, read_batch_script, read_kubernetes, read_skypilot
 
 _FILES = frozenset({".yaml", ".yml"})
@@ -73,12 +74,11 @@ def import_k8s(
 
 
 def _write(file: Path, imported: Sequence[ImportedFile], out: Path | None) -> None:
-    """Write the jobs of a file; list what is not carried, and what is to be filled in."""
     names = [each.name(number) for number, each in enumerate(imported, start=1)]
     if len(imported) > 1 and out is not None:
         if out.suffix in _FILES:
             what = f"{file} holds {len(imported)} jobs"
-            raise InvalidInputError.single(what, field="--out", remedy="name a folder: each gets a file of its own")
+            raise option_error("--out", what, "name a folder: each gets a file of its own")
         if len(set(names)) < len(names):
             raise InvalidInputError.single("holds two jobs of one name", where=str(file), remedy="give each its own")
         out.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -24,6 +23,7 @@ from router.cli.options import TableOutput, option_error, parse_now
 from router.jobs.fields import RefusedError, as_text, suggest
 from router.jobs.gang import parse_accelerators
 from router.jobs.residency import Residency, residency_refusal, unknown_tokens
+from router.render.record_table import json_document
 from router.render.starter_files import FILE_NAMES, StarterChoices, starter_files
 from router.render.tables import WIDTH
 
@@ -135,16 +135,16 @@ def _parse_clouds(names: Sequence[str], book: PriceBook) -> tuple[str, ...]:
     for name in names:
         if not CLOUDS[name].by_default:
             remedy = "it needs a file of its own: begin with examples/pool"
-            raise InvalidInputError.single(f"{name} cannot be set up here", field="--cloud", remedy=remedy)
+            raise option_error("--cloud", f"{name} cannot be set up here", remedy)
     sold = {offer.cloud for offer in book.offers}
     for name in names:
         if name not in sold:
             remedy = "leave it out; clouds.yaml takes it in once prices are fetched"
-            raise InvalidInputError.single(f"{name} has no offer in the embedded book", field="--cloud", remedy=remedy)
+            raise option_error("--cloud", f"{name} has no offer in the embedded book", remedy)
     if not set(names) & PROVISIONABLE_CLOUDS:
         known = ", ".join(name for name in CLOUDS if name in PROVISIONABLE_CLOUDS and CLOUDS[name].by_default)
         what = "machines can be made in none of these clouds" if names else "no cloud is named"
-        raise InvalidInputError.single(what, field="--cloud", remedy=f"add one of {known}")
+        raise option_error("--cloud", what, f"add one of {known}")
     return tuple(dict.fromkeys(names))
 
 
@@ -160,10 +160,10 @@ def _parse_teams(words: Sequence[str]) -> Mapping[str, str]:
         except (RefusedError, ValueError) as error:
             raise option_error("--team", ValueError(f"{word!r}: {error}")) from None
         if name in teams:
-            raise InvalidInputError.single(f"{name!r} is given twice", field="--team", remedy="give it once")
+            raise option_error("--team", f"{name!r} is given twice", "give it once")
         teams[name] = amount
     if not teams:
-        raise InvalidInputError.single("no team is named", field="--team", remedy=f"write e.g. {_DEFAULT_TEAM}")
+        raise option_error("--team", "no team is named", f"write e.g. {_DEFAULT_TEAM}")
     return teams
 
 
@@ -173,14 +173,14 @@ def _parse_places(words: Sequence[str], book: PriceBook) -> tuple[str, ...]:
     places = tuple(dict.fromkeys(word for word in words if word.lower() != _ANYWHERE))
     if len(places) < len(set(words)) and places:
         remedy = f"give {_ANYWHERE} alone, or places alone"
-        raise InvalidInputError.single(f"{_ANYWHERE} and places are both given", field="--allow", remedy=remedy)
+        raise option_error("--allow", f"{_ANYWHERE} and places are both given", remedy)
     try:
         unknown = unknown_tokens(Residency.model_validate({"allow": places}), book.regions)
     except ValidationError:
         unknown = [(" ".join(places), None)]
     for token, near in unknown:
         remedy = f"did you mean {near}?" if near else "write a cloud, a region, a country such as DE, or EU, EEA, UK"
-        raise InvalidInputError.single(f"{token!r} is no place of the price book", field="--allow", remedy=remedy)
+        raise option_error("--allow", f"{token!r} is no place of the price book", remedy)
     return places
 
 
@@ -191,7 +191,7 @@ def _parse_gangs(
     try:
         gangs = tuple(dict.fromkeys(parse_accelerators(list(words))))
     except RefusedError as error:
-        raise InvalidInputError.single(error.what, field="--accelerator", remedy=error.remedy) from None
+        raise option_error("--accelerator", error.what, error.remedy) from None
     known = {accelerator.name for accelerator in book.accelerators}
     residency = Residency.model_validate({"allow": tuple(allowed)})
     for gang in gangs:
@@ -200,7 +200,7 @@ def _parse_gangs(
                 f"{gang.accelerator!r} is no accelerator of the price book",
                 suggest(gang.accelerator, known, max_names=30),
             )
-            raise InvalidInputError.single(what, field="--accelerator", remedy=remedy)
+            raise option_error("--accelerator", what, remedy)
     places = [
         offer
         for offer in book.offers
@@ -218,8 +218,7 @@ def _parse_gangs(
         if not any(name == gang.accelerator and gang.count % count == 0 for name, count in sold):
             where = ", ".join(clouds) + (f" within {', '.join(allowed)}" if allowed else "")
             have = ", ".join(sorted({name for name, _ in sold})) or "nothing"
-            what = f"no machines for {gang} are on sale in {where}"
-            raise InvalidInputError.single(what, field="--accelerator", remedy=f"sold there: {have}")
+            raise option_error("--accelerator", f"no machines for {gang} are on sale in {where}", f"sold there: {have}")
     return tuple(map(str, gangs))
 
 
@@ -298,7 +297,6 @@ def _as_json(
     following: Sequence[str],
 ) -> str:
     document: dict[str, Any] = {
-        "schema_version": console.SCHEMA_VERSION,
         "clouds": [
             {
                 "cloud": one.cloud,
@@ -319,4 +317,4 @@ def _as_json(
         "undo": list(undo),
         "next": list(following),
     }
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    return json_document(document, ascii_only=False)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from pricing.money import Usd
-from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
 from router.cli.bills import report_corrections
@@ -30,12 +29,13 @@ from router.cli.options import (
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.ledger.entry import LedgerEntry, LedgerEntryKind
 from router.prices.data_folders import bills_folder, extract_folder
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, attribute_columns, json_document
 from router.render.tables import format_usd
 from router.showback.report.values import replace_unprintable
 
 if TYPE_CHECKING:
     from router.app.close_month import SealCheck
+    from router.showback.focus.rules import FocusFinding
     from router.showback.focus.survey import FocusCheck
     from router.state.store import StateStore
 
@@ -106,10 +106,9 @@ def list_entries(
     from router.state.ledger_rows import NAMES, entry_values
 
     period = None if month is None else parse_month("--month", month)
-    try:
-        wanted = None if kind is None else LedgerEntryKind(kind)
-    except ValueError:
-        raise option_error("--kind", ValueError(f"{kind!r} is none of {', '.join(LedgerEntryKind)}")) from None
+    if kind is not None and kind not in list(LedgerEntryKind):
+        raise option_error("--kind", f"{kind!r} is none of {', '.join(LedgerEntryKind)}")
+    wanted = None if kind is None else LedgerEntryKind(kind)
     with open_state_store(settings_files, makes=False) as (_, store):
         entries = store.ledger.entries(period=period, kind=wanted, team=team, job=job)
     count = count_rows(limit, machine_readable=output != "table")
@@ -118,10 +117,6 @@ def list_entries(
     console.print_table(output, "entries", _entry_table(NAMES), rows, "no entries")
     if len(shown) < len(entries):
         console.note(f"the last {len(shown)} of {len(entries)} entries; --limit 0 shows all")
-
-
-def _amount(entry: LedgerEntry) -> str:
-    return "not known" if entry.unpriced else format_usd(entry.usd)
 
 
 def _entry_table(stored: Sequence[str]) -> RecordTable[StoredEntry]:
@@ -141,7 +136,7 @@ def _entry_table(stored: Sequence[str]) -> RecordTable[StoredEntry]:
             TableColumn("", lambda row: row[0].job, "JOB"),
             TableColumn("", lambda row: row[0].cloud, "CLOUD"),
             TableColumn("", lambda row: row[0].hours or None, "HOURS", lambda hours: f"{float(hours):.2f}", right=True),
-            TableColumn("", lambda row: _amount(row[0]), "USD", right=True),
+            TableColumn("", lambda row: "not known" if row[0].unpriced else format_usd(row[0].usd), "USD", right=True),
             *(field(name) for name in stored if not name.endswith("_nanos")),
             TableColumn("usd", lambda row: row[0].usd),
             TableColumn("usd_per_hour", lambda row: row[0].usd_per_hour),
@@ -188,8 +183,7 @@ def _after(month: str) -> datetime:
     try:
         start = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
     except ValueError:
-        what = f"{month!r} is not a month"
-        raise InvalidInputError.single(what, field="--closed-through", remedy="write 2026-10") from None
+        raise option_error("--closed-through", f"{month!r} is not a month", "write 2026-10") from None
     if start.month == _DECEMBER:
         return start.replace(year=start.year + 1, month=1)
     return start.replace(month=start.month + 1)
@@ -210,18 +204,6 @@ def _as_text(checked: FocusCheck, path: str) -> str:
 
 
 def _as_json(checked: FocusCheck) -> str:
-    findings = [
-        {
-            "rule": f.rule,
-            "row": f.row,
-            "line": f.line,
-            "column": f.column,
-            "value": f.value,
-            "what": f.what,
-            "why": f.why,
-        }
-        for f in checked.findings
-    ]
     counts = [{"rule": rule, "column": column, "count": count} for (rule, column), count in checked.counts.items()]
     document = {
         "file": checked.name,
@@ -229,9 +211,14 @@ def _as_json(checked: FocusCheck) -> str:
         "rows": checked.rows,
         "total": checked.total,
         "counts": counts,
-        "findings": findings,
+        "findings": _FINDINGS.records(checked.findings),
     }
-    return console.as_document(document)
+    return json_document(document)
+
+
+_FINDINGS: RecordTable[FocusFinding] = RecordTable(
+    attribute_columns("rule", "row", "line", "column", "value", "what", "why")
+)
 
 
 def verify(
@@ -309,8 +296,6 @@ def _check_seals(store: StateStore) -> tuple[SealCheck, ...]:
 
 
 _ENDINGS = (".csv", ".parquet")
-
-
 FocusVersion = Literal["1.4", "1.2"]
 
 
@@ -342,7 +327,7 @@ def export(
     period = None if month is None else parse_month("--month", month)
     if file.suffix.lower() not in _ENDINGS:
         what = f"{file.name!r} ends neither in {' nor in '.join(_ENDINGS)}"
-        raise InvalidInputError.single(what, field="FILE", remedy="the ending says which form is written")
+        raise option_error("FILE", what, "the ending says which form is written")
     account_names = _read_accounts(accounts)
     with open_state_store(settings_files, makes=False) as (_, store), console.progress("writing"):
         from router.app.export import BooksExportRequest, export_books

@@ -19,7 +19,7 @@ from router.cli.options import AsOfOption, BasisOption, ListOutput, parse_as_of,
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.ledger.entry import CostBasis, LedgerEntryKind
 from router.prices.data_folders import bills_folder, extract_folder
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, attribute_columns
 from router.showback.report.values import CellKind, short_text
 from router.state.errors import ConcurrentChangeError
 
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from router.ledger.month import Month
     from router.state.periods import PeriodClosing
     from router.state.store import StateStore
-
-
-_SUMS = ("planned", "metered", "fee", "credit", "tax", "adjustment")
 
 
 _CURRENCY = "USD"
@@ -50,25 +47,21 @@ class _Books:
 
 @dataclass(frozen=True, slots=True)
 class _Period:
-    """A month of the books, whether it is open or closed, and its contents."""
-
     month: Month
     state: str
     closing: PeriodClosing | None
     books: _Books
 
-    def sum_of(self, kind: str) -> Decimal:
-        """Return the dollars of the entries of a kind."""
-        return next((usd for own, (_, _, usd) in self.books.kinds.items() if own.value == kind), Decimal(0))
+    def sum_of(self, kind: LedgerEntryKind) -> Decimal:
+        return self.books.kinds[kind][2] if kind in self.books.kinds else Decimal(0)
 
-    def priced_sum(self, kind: str) -> Decimal | None:
+    def priced_sum(self, kind: LedgerEntryKind) -> Decimal | None:
         """Return the dollars of the entries of a kind; None if no price of them is known."""
-        counts = next((counts for own, counts in self.books.kinds.items() if own.value == kind), (0, 0, Decimal(0)))
-        return None if 0 < counts[0] == counts[1] else counts[2]
+        entries, unknown, usd = self.books.kinds.get(kind, (0, 0, Decimal(0)))
+        return None if 0 < entries == unknown else usd
 
     @property
     def added(self) -> Decimal:
-        """Return the dollars that were added by hand."""
         return sum((usd for kind, (_, _, usd) in self.books.kinds.items() if kind.is_added), Decimal(0))
 
     @property
@@ -78,7 +71,6 @@ class _Period:
 
     @property
     def others(self) -> dict[str, str]:
-        """Return what was spent in other currencies, as exact text."""
         spent = self.books.spent or {}
         return {currency: _exact(cost) for currency, cost in spent.items() if currency != _CURRENCY}
 
@@ -141,9 +133,8 @@ def _load_books(
         if until is not None:
             kinds = dict(figures.books)
         for kind, (entries, unknown, _) in kinds.items():
-            if (
-                kind.value == "planned"
-            ):  # by time, as in the report: hours after the month's end belong to the next month
+            # By time, as in the report: hours after the month's end belong to the next month.
+            if kind is LedgerEntryKind.PLANNED:
                 kinds[kind] = (entries, unknown, figures.planned.get(_CURRENCY, Decimal(0)))
         if kinds or figures.spent:
             books_by_month[month] = _Books(kinds, archived, figures.spent)
@@ -158,10 +149,10 @@ def _period_table(basis: CostBasis) -> RecordTable[_Period]:
     def of_closing(take: Callable[[PeriodClosing], object]) -> Callable[[_Period], object]:
         return lambda row: None if row.closing is None else take(row.closing)
 
-    def total(kind: str) -> TableColumn[_Period]:
+    def total(kind: LedgerEntryKind) -> TableColumn[_Period]:
         return TableColumn(f"{kind}_usd", lambda row: row.sum_of(kind), plain=_exact)
 
-    def shown(kind: str) -> TableColumn[_Period]:
+    def shown(kind: LedgerEntryKind) -> TableColumn[_Period]:
         return TableColumn("", lambda row: row.priced_sum(kind), kind.upper(), _cents, right=True, unknown="not known")
 
     def count(take: Callable[[tuple[int, int, Decimal]], int]) -> Callable[[_Period], object]:
@@ -172,17 +163,15 @@ def _period_table(basis: CostBasis) -> RecordTable[_Period]:
             TableColumn("period", lambda row: str(row.month), "PERIOD"),
             TableColumn("state", lambda row: row.state, "STATE"),
             TableColumn("closed_at", of_closing(lambda made: made.closed_at), "CLOSED AT", "{:%Y-%m-%d}".format),
-            TableColumn("who", of_closing(lambda made: made.who)),
-            TableColumn("head", of_closing(lambda made: made.head)),
-            TableColumn("hash", of_closing(lambda made: made.hash)),
+            *attribute_columns("who", "head", "hash", of="closing"),
             TableColumn("seal_hash", of_closing(lambda made: made.seal_hash or None)),
             TableColumn("entries", count(lambda counts: counts[0]), "ENTRIES", right=True),
-            TableColumn("archived", lambda row: row.books.archived),
+            *attribute_columns("archived", of="books"),
             TableColumn("unpriced", count(lambda counts: counts[1])),
-            shown("planned"),
-            shown("metered"),
+            shown(LedgerEntryKind.PLANNED),
+            shown(LedgerEntryKind.METERED),
             TableColumn("", lambda row: row.added, "ADDED", _cents, right=True),
-            *map(total, _SUMS),
+            *map(total, LedgerEntryKind),
             TableColumn("basis", lambda _: basis.value),
             TableColumn(
                 "spent_usd", lambda row: row.spent, "SPENT", _cents, right=True, unknown="not known", plain=_exact

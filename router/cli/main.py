@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -95,8 +94,4 @@ def restore_child_interrupt() -> None:
     so this process keeps ignoring Ctrl-C. Call this in the main thread, before the first child starts.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, _ignore)
-
-
-def _ignore(number: int, frame: FrameType | None) -> None:
-    """Do nothing."""
+        signal.signal(signal.SIGINT, lambda *_: None)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,11 +11,9 @@ import typer
 
 from pricing.book_check import did_you_mean
 from pricing.places import Market
-from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.app.queries.prices import (
     HistoryRequest,
-    PriceSources,
     history_books,
     list_offers,
     local_sources,
@@ -24,7 +21,6 @@ from router.app.queries.prices import (
 )
 from router.cli import console
 from router.cli.completion import complete_accelerators, complete_books
-from router.cli.console import write_output_file
 from router.cli.options import (
     CloudOption,
     LimitOption,
@@ -33,6 +29,7 @@ from router.cli.options import (
     RegionOption,
     WideListOutput,
     count_rows,
+    option_error,
     parse_duration_option,
     parse_now,
 )
@@ -41,12 +38,12 @@ from router.cli.site_options import acting_user
 from router.planning.document.plan_terms import BOOK
 from router.prices import history as store
 from router.prices.books import LATEST, load_book
-from router.render import history_plot, history_text, offers_text, pool_risk_text
+from router.render import history_text, offers_text, pool_risk_text
 from router.render.offers_text import OfferFilters, OfferSortKey
 from router.render.tables import format_timestamp
 
 if TYPE_CHECKING:
-    from pricing.book import PriceBook
+    pass
 
 
 AcceleratorOption = Annotated[
@@ -225,8 +222,11 @@ def history(
     stepfare prices history --instance-type p5.48xlarge --plot p5.html
     """
     until = parse_now(now)
-    begin = until - _length(since)
-    draw = None if plot is None else _drawing(plot)
+    if not (length := parse_duration_option("--since", since)):
+        raise option_error("--since", "is no stretch of time", "write 30d or 12h")
+    begin = until - length
+    if plot is not None:
+        history_text.check_plot(plot)
     machine_readable = output in {"json", "csv"}
     blocks = history_text.WIDE_BUCKETS if output == "wide" else history_text.NARROW_BUCKETS
     selection = store.Selection(
@@ -247,7 +247,9 @@ def history(
     sources = local_sources(acting_user(), folder)
     history_dir = sources.history
     with console.progress("reading the price history"):
-        answer = read_history(sources, request, lambda: _books(sources, book))
+        answer = read_history(
+            sources, request, lambda: history_books(sources) if book == LATEST else (load_book(book),)
+        )
     view, series = answer.view, answer.view.series
     if not series:
         _explain_empty_result(
@@ -263,34 +265,12 @@ def history(
             "csv": lambda: history_text.as_csv(view),
         }
         console.write(writers[output](), out)
-    if draw is not None and series:
-        draw(history_dir, view)
-
-
-def _books(sources: PriceSources, name: str) -> tuple[PriceBook, ...]:
-    """Return the book of that name; beside the latest, that of the sandbox."""
-    return history_books(sources) if name == LATEST else (load_book(name),)
-
-
-def _length(since: str) -> timedelta:
-    length = parse_duration_option("--since", since)
-    if not length:
-        raise InvalidInputError.single("is no stretch of time", field="--since", remedy="write 30d or 12h")
-    return length
-
-
-def _drawing(file: Path) -> Callable[[Path, history_text.HistoryView], None]:
-    """Return a function that plots into the file. Raises an error before anything is read if that is impossible."""
-    history_plot.check(file)
-
-    def draw(folder: Path, shown: history_text.HistoryView) -> None:
-        content, note = history_plot.draw(file, folder, shown)
+    if plot is not None and series:
+        content, note = history_text.draw(plot, history_dir, view)
         if note:
             console.note(note)
         if content is not None:
-            write_output_file(file, content)
-
-    return draw
+            console.write_output_file(plot, content)
 
 
 def _explain_empty_result(folder: Path, selection: store.Selection, since: datetime, until: datetime) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 
 import typer
 
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from pricing.money import Usd
     from router.ledger.month import Month
 
+T = TypeVar("T")
 VARIABLE = "STEPFARE_CLOCK"
-
-
 _FASTEST = 100_000
 
 
@@ -50,8 +49,7 @@ def chosen_clock() -> Callable[[], datetime]:
             raise ValueError(text)
         _ = since.astimezone(UTC) + (wall_clock() - since) * speed
     except (ValueError, OverflowError):
-        what = f"{text!r} is no clock"
-        raise InvalidInputError.single(what, field=VARIABLE, remedy="write 60@2026-11-21T18:00:00Z") from None
+        raise option_error(VARIABLE, f"{text!r} is no clock", "write 60@2026-11-21T18:00:00Z") from None
     return lambda: since.astimezone(UTC) + (wall_clock() - since) * speed
 
 
@@ -61,15 +59,10 @@ def parse_now(text: str | None) -> datetime:
 
     if text is None:
         return chosen_clock()()
-    try:
-        moment = Moment.parse(text)
-    except ValueError as error:
-        raise option_error("--now", error) from None
-    if moment.absolute is None:
-        raise InvalidInputError.single(
-            "is a point in time, not a length", field="--now", remedy="write 2026-11-21T18:00:00Z"
-        )
-    return moment.absolute
+    moment = parse_option("--now", text, Moment.parse).absolute
+    if moment is None:
+        raise option_error("--now", "is a point in time, not a length", "write 2026-11-21T18:00:00Z")
+    return moment
 
 
 def parse_as_of(text: str | None) -> datetime | None:
@@ -81,19 +74,14 @@ def parse_duration_option(option: str, text: str | None) -> timedelta | None:
     """Return a duration such as ``30d`` or ``18h``, or None if the option was not given."""
     from router.jobs.quantities import parse_duration
 
-    if text is None:
-        return None
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise option_error(option, error) from None
+    return None if text is None else parse_option(option, text, parse_duration)
 
 
 def parse_length_option(option: str, text: str, least: timedelta) -> timedelta:
     """Return a duration of at least ``least``."""
     length = parse_duration_option(option, text)
     if length is None or length < least:
-        raise InvalidInputError.single(f"{text} is shorter than {least}", field=option)
+        raise option_error(option, f"{text} is shorter than {least}")
     return length
 
 
@@ -103,35 +91,30 @@ def parse_usd_option(option: str, text: str | None) -> Usd | None:
 
     if text is None:
         return None
-    try:
-        amount = Usd.parse(text.strip().removeprefix("$").replace(",", ""))
-    except ValueError as error:
-        raise option_error(option, error) from None
+    amount = parse_option(option, text.strip().removeprefix("$").replace(",", ""), Usd.parse)
     if amount < Usd(0):
-        raise InvalidInputError.single(f"{text} is below zero", field=option, remedy="write an amount such as 5000")
+        raise option_error(option, f"{text} is below zero", "write an amount such as 5000")
     return amount
 
 
-def option_error(option: str, error: ValueError) -> InvalidInputError:
-    """Return a parser's error as an InvalidInputError of the option."""
-    return InvalidInputError.single(str(error), field=option, remedy=getattr(error, "remedy", ""))
+def option_error(option: str, what: str | ValueError, remedy: str = "") -> InvalidInputError:
+    """Return the error of an option: what is wrong with it, or what its parser raised, and what to write instead."""
+    return InvalidInputError.single(str(what), field=option, remedy=remedy or getattr(what, "remedy", ""))
+
+
+def parse_option(option: str, text: str, parse: Callable[[str], T]) -> T:
+    """Return what a parser makes of an option's text; its ValueError becomes the option's error."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise option_error(option, error) from None
 
 
 OUTPUT: Final = typer.Option("--output", "-o", help="Format.")
-
-
 TableFormat = Literal["table", "json"]
-
-
 TextFormat = Literal["text", "json"]
-
-
 ListFormat = Literal["table", "json", "csv"]
-
-
 WideListFormat = Literal["table", "wide", "json", "csv"]
-
-
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file.")]
 OutInsteadOption = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of standard output.")
@@ -141,7 +124,6 @@ TableOutput = Annotated[TableFormat, OUTPUT]
 TextOutput = Annotated[TextFormat, OUTPUT]
 ListOutput = Annotated[ListFormat, OUTPUT]
 WideListOutput = Annotated[WideListFormat, OUTPUT]
-
 
 #: Rows that people see unless they ask for more; JSON and CSV have all.
 DEFAULT_ROWS: Final = 30
@@ -177,10 +159,7 @@ def parse_month(option: str, text: str) -> Month:
     """Return the month of an option's text such as ``2026-11``. Raises InvalidInputError."""
     from router.ledger.month import Month
 
-    try:
-        return Month.parse(text)
-    except ValueError as error:
-        raise option_error(option, error) from None
+    return parse_option(option, text, Month.parse)
 
 
 def parse_period(text: str | None, moment: datetime, option: str = "--month") -> Month:

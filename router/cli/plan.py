@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_plan_words
-from router.cli.options import OUTPUT, TableOutput, option_error, parse_now, parse_usd_option, wall_clock
+from router.cli.options import OUTPUT, TableOutput, option_error, parse_now, parse_option, parse_usd_option, wall_clock
 from router.cli.planning_options import PlanFileArgument, PlanningOptions, load_present_state, report_plan_inputs
 from router.cli.site_options import ask_state, load_previous_plan, open_query_context, open_state_if_any, store_plan
 from router.planning.document.plan_terms import TRIAL
 from router.prices.data_folders import check_home
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, attribute_columns
 from router.render.tables import format_timestamp, format_usd
 
 if TYPE_CHECKING:
@@ -35,14 +34,8 @@ if TYPE_CHECKING:
 _NAMED = 3  # jobs that a note names
 # How long nights of 100 and 300 jobs take over the time of their candidates: 3.7 to 5.1 in docs/performance.md.
 _CANDIDATES_TO_NIGHT = 6
-
-
 PlanFormat = Literal["table", "wide", "json", "gantt"]
-
-
 SumsBy = Literal["team", "pool"]
-
-
 HtmlFile = Annotated[
     Path | None,
     typer.Option("--html", metavar="FILE", help="Also write a page: timetable, budgets, risk, limits, jobs."),
@@ -114,10 +107,7 @@ def plan(
 
     check_against(against, html)
     console.check_output_folders(html)
-    try:
-        plan_name = parse_plan_name(name)
-    except ValueError as error:
-        raise option_error("--name", error) from None
+    plan_name = parse_option("--name", name, parse_plan_name)
     moment = parse_now(planning.now)
     options = planning.read(moment)
     state = load_present_state(moment, is_present=planning.is_present)
@@ -162,14 +152,10 @@ def plan(
 
 
 def _with_previous(request: PlanRequest, since: str | None, least_saving: str | None, name: str) -> PlanRequest:
-    """Return the request with the earlier plan to keep to; as it is without one."""
-
     least = parse_usd_option("--least-saving", least_saving)
     if since is None:
         if least is not None:
-            raise InvalidInputError.single(
-                "counts only beside an earlier plan", field="--least-saving", remedy="--since"
-            )
+            raise option_error("--least-saving", "counts only beside an earlier plan", "--since")
         return request
     previous = load_previous_plan(since, name, request.now)
     if previous is None:
@@ -199,7 +185,6 @@ def _note_kept_places(previous: Plan, plan: Plan) -> None:
 
 
 def _note_longer_limit(limit: timedelta, timings: Timings) -> None:
-    """Name a longer time limit to try, by the time that the candidates took."""
     needed = max(2 * limit.total_seconds(), _CANDIDATES_TO_NIGHT * timings.feasibility)
     console.note(
         f"cut short after {limit.total_seconds():g} s: try --time-limit {math.ceil(needed / 60)}m "
@@ -208,7 +193,6 @@ def _note_longer_limit(limit: timedelta, timings: Timings) -> None:
 
 
 def _write_metrics(plan: Plan, timings: Timings, began: float, metrics: Path | None, prometheus: Path | None) -> None:
-    """Write the figures of this planning to the files that were named."""
     if metrics is None and prometheus is None:
         return
     from router.render.plan_metrics import PlanningTimes, metrics_line, prometheus_text
@@ -249,7 +233,7 @@ def show(
 
 def _part_of(plan: Plan, output: PlanFormat, teams: Sequence[str], names: Sequence[str], by: SumsBy | None) -> str:
     """Return some jobs of a plan, or sums over them. Raises InvalidInputError for what the plan does not have."""
-    from router.render.plan_sums_text import jobs_of, jobs_text, sums_json, sums_text
+    from router.render.plan_text import jobs_of, jobs_text, sums_json, sums_text
 
     for option, asked, known in (
         ("--team", teams, sorted({each.team for each in plan.jobs})),
@@ -258,17 +242,13 @@ def _part_of(plan: Plan, output: PlanFormat, teams: Sequence[str], names: Sequen
         missing = next((each for each in asked if each not in known), None)
         if missing is not None:
             near = get_close_matches(missing, known, 3) or known[:5]
-            raise InvalidInputError.single(
-                f"the plan has no {missing}", field=option, remedy=f"it has {', '.join(near)}"
-            )
+            raise option_error(option, f"the plan has no {missing}", f"it has {', '.join(near)}")
     chosen = jobs_of(plan, teams, names)
     if by is not None and output == "json":
         return sums_json(plan, chosen, by)
     if output != "table":
-        raise InvalidInputError.single(
-            f"{output} shows a plan whole",
-            field="--output",
-            remedy="leave --team and --job out, and --group-by but for json",
+        raise option_error(
+            "--output", f"{output} shows a plan whole", "leave --team and --job out, and --group-by but for json"
         )
     return sums_text(plan, chosen, by, console.screen()) if by else jobs_text(plan, chosen, console.screen())
 
@@ -279,7 +259,7 @@ def _text_of(plan: Plan, output: PlanFormat, lower: VariantResult | None = None)
     ``lower`` is the plan at the lower end of the interval of interruptions, to be shown beside it.
     """
     if lower is not None:
-        from router.render.optimistic_text import optimistic_text, with_optimistic
+        from router.render.plan_diff_text import optimistic_text, with_optimistic
 
         if output == "json":
             return with_optimistic(plan, lower)
@@ -330,7 +310,7 @@ _PLANS: RecordTable[ListedPlan] = RecordTable(
     (
         TableColumn("name", lambda plan: plan.name, "NAME", width=16),
         TableColumn("plan_id", lambda plan: plan.plan_id, "PLAN"),
-        TableColumn("digest", lambda plan: plan.digest),
+        *attribute_columns("digest"),
         TableColumn("as_of", lambda plan: plan.as_of, "FOR", format_timestamp),
         TableColumn("made_at", lambda plan: plan.made_at),
         TableColumn("made_by", lambda plan: plan.made_by, "BY", width=16),
@@ -340,7 +320,6 @@ _PLANS: RecordTable[ListedPlan] = RecordTable(
         TableColumn("cost_usd", lambda plan: plan.cost_usd, "COST", format_usd, right=True),
     )
 )
-
 
 AgainstOption = Annotated[
     str | None,
@@ -354,7 +333,7 @@ AgainstOption = Annotated[
 def check_against(against: str | None, html: Path | None) -> None:
     """Raise InvalidInputError for ``--against`` without a page."""
     if against is not None and html is None:
-        raise InvalidInputError.single("is shown on a page alone", field="--against", remedy="add --html FILE")
+        raise option_error("--against", "is shown on a page alone", "add --html FILE")
 
 
 def changes_since(against: str | None, plan: Plan) -> SinceView | None:
@@ -367,14 +346,14 @@ def changes_since(against: str | None, plan: Plan) -> SinceView | None:
     from router.config.plan_files import read_plan
     from router.planning.document.plan_json import plan_content
     from router.planning.explain.changes import plan_diff
-    from router.render.since_view import since_view
+    from router.render.since_view import SinceView
 
     before = _last_plan(plan) if against == "last" else read_plan(Path(against))
     if before is None:
         console.note(f"no plan named {plan.name} of an earlier night is stored: the page says nothing of changes")
         return None
     diff = plan_diff(before, plan, find_changed_fields(before, plan))
-    return since_view(diff, before, plan_content(before)["digest"], plan)
+    return SinceView(diff, before, plan_content(before)["digest"], plan)
 
 
 def _last_plan(plan: Plan) -> Plan | None:

@@ -30,7 +30,7 @@ from router.planning.document.plan import Plan
 from router.planning.document.plan_json import plan_content
 from router.planning.document.plan_terms import BOOK
 from router.render.plan_text import late_lines
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, attribute_columns, json_document
 from router.render.tables import format_day_time, format_usd, wrap_text
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ class GuardOptions:
     approved_by: Annotated[str, typer.Option(metavar="WHO", help="Name of the approver.")] = ""
 
     def read(self) -> CostLimits:
-        """Return the limits as values. Raises InvalidInputError for what is no amount."""
         return CostLimits(
             parse_usd_option("--max-cost", self.max_cost),
             parse_usd_option("--approve-above", self.approve_above),
@@ -142,12 +141,7 @@ _PRICES: RecordTable[CurrentPrice] = RecordTable(
     (
         TableColumn("job", lambda price: price.line.job, "JOB", width=16),
         TableColumn("", lambda price: f"{price.line.cloud}/{price.line.zone or price.line.region}", "PLACE", width=18),
-        TableColumn("cloud", lambda price: price.line.cloud),
-        TableColumn("region", lambda price: price.line.region),
-        TableColumn("zone", lambda price: price.line.zone),
-        TableColumn("instance_type", lambda price: price.line.instance_type),
-        TableColumn("market", lambda price: price.line.market),
-        TableColumn("machines", lambda price: price.line.machines),
+        *attribute_columns("cloud", "region", "zone", "instance_type", "market", "machines", of="line"),
         TableColumn("", lambda price: f"{price.line.machines}x{price.line.instance_type}", "MACHINES", width=18),
         TableColumn("", lambda price: price.line.start, "START", format_day_time),
         TableColumn("planned_usd_per_hour", lambda price: price.line.usd_per_hour, "PLAN $/H", _dollars, right=True),
@@ -196,4 +190,4 @@ def _json(
     late = [{"job": job.job, "by_hours": job.late.by_hours, "why": job.late.why} for job in plan.jobs if job.late]
     if late:
         document["late"] = late
-    return console.as_document(document)
+    return json_document(document)

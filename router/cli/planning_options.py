@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books
-from router.cli.options import parse_duration_option, parse_length_option
+from router.cli.options import option_error, parse_duration_option, parse_length_option
 from router.cli.site_options import (
     ask_state,
     open_state_if_any,
@@ -105,7 +104,6 @@ class InputOptions:
         return self.now is None
 
     def runs(self, moment: datetime) -> RunReader:
-        """Return how to read the earlier runs to learn from."""
         return run_reader(self.learned, moment, present=self.is_present)
 
 
@@ -143,7 +141,7 @@ class PlanningOptions(InputOptions):
             runs=self.runs(moment),
         )
         if options.slot > options.horizon or options.horizon > MAX_HORIZON:
-            raise InvalidInputError.single(f"is from one slot up to {MAX_HORIZON.days} days", field="--horizon")
+            raise option_error("--horizon", f"is from one slot up to {MAX_HORIZON.days} days")
         return options
 
 

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from pricing.book_file import embedded_book
 from pricing.offers import Offer
 from pricing.peak_rates import PRECISIONS, PeakRates, read_peak_rates
-from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from providers.collector import FetchProgress
 from router.app.queries.prices import list_books as list_stored
@@ -21,9 +20,17 @@ from router.app.queries.prices import local_sources
 from router.cli import console
 from router.cli.clouds import select_clouds
 from router.cli.console import ExitCode
-from router.cli.options import CloudOption, OutOption, TableFormat, TableOutput, parse_duration_option, parse_now
+from router.cli.options import (
+    CloudOption,
+    OutOption,
+    TableFormat,
+    TableOutput,
+    option_error,
+    parse_duration_option,
+    parse_now,
+)
 from router.cli.site_options import acting_user
-from router.prices.books import SANDBOX, BookDiff, PriceChange, diff_books, load_book
+from router.prices.books import SANDBOX, BookDiff, diff_books, load_book
 from router.prices.bookstore import BookStore
 from router.prices.data_folders import books_folder, check_home, history_folder
 from router.prices.quality_gates import GateLimits
@@ -32,7 +39,7 @@ from router.prices.refresh import refresh as run
 from router.prices.report import RefreshReport
 from router.render import refresh_text
 from router.render.offers_text import format_price
-from router.render.record_table import RecordTable, TableColumn, field_columns
+from router.render.record_table import RecordTable, TableColumn, attribute_columns, field_columns, json_document
 from router.render.tables import MARKETS, PLAIN, Screen, format_table, format_timestamp, wrap_text
 
 if TYPE_CHECKING:
@@ -57,7 +64,7 @@ def list_books(
     stored = list_stored(local_sources(acting_user()))
     if output == "json":
         books = [book_record(row) for row in stored]
-        console.out(console.as_document({"folder": str(folder), "books": books}))
+        console.out(json_document({"folder": str(folder), "books": books}))
         return
     if not stored:
         console.note(
@@ -102,8 +109,6 @@ def use_book(
 
 
 T = TypeVar("T")
-
-
 DEFAULT_ROWS = 20
 
 
@@ -131,7 +136,13 @@ def diff_as_text(diff: BookDiff, limit: int, screen: Screen = PLAIN) -> str:
     """Return changed offers with both prices and the change in percent; ``+`` marks added, ``-`` removed offers."""
     rows: list[tuple[str, ...]] = []
     rows += [
-        ("~", *_place(c.after), format_price(c.before.usd_per_hour), format_price(c.after.usd_per_hour), _percent(c))
+        (
+            "~",
+            *_place(c.after),
+            format_price(c.before.usd_per_hour),
+            format_price(c.after.usd_per_hour),
+            f"{(float(c.ratio) - 1) * 100:+.1f}%",
+        )
         for c in _first(diff.changed, limit)
     ]
     rows += [("+", *_place(o), "", format_price(o.usd_per_hour), "") for o in _first(diff.added, limit)]
@@ -158,41 +169,31 @@ def _place(offer: Offer) -> tuple[str, str, str]:
     return offer.place, offer.instance_type, MARKETS[offer.market.value]
 
 
-def _percent(change: PriceChange) -> str:
-    return f"{(float(change.ratio) - 1) * 100:+.1f}%"
-
-
 def as_json(diff: BookDiff) -> str:
     """Return the whole diff as JSON, prices as exact decimal strings."""
     document = {
-        "before": _book(diff.before.digest, diff.before.as_of.isoformat()),
-        "after": _book(diff.after.digest, diff.after.as_of.isoformat()),
+        **{
+            name: {"digest": book.digest, "as_of": book.as_of.isoformat()}
+            for name, book in (("before", diff.before), ("after", diff.after))
+        },
         "changed": [
-            {**_offer(c.after), "usd_per_hour_before": str(c.before.usd_per_hour), "ratio": round(float(c.ratio), 6)}
+            {
+                **_OFFER.record(c.after),
+                "usd_per_hour_before": str(c.before.usd_per_hour),
+                "ratio": round(float(c.ratio), 6),
+            }
             for c in diff.changed
         ],
-        "added": [_offer(offer) for offer in diff.added],
-        "removed": [_offer(offer) for offer in diff.removed],
+        "added": _OFFER.records(diff.added),
+        "removed": _OFFER.records(diff.removed),
         "same": diff.same,
     }
-    return console.as_document(document)
+    return json_document(document)
 
 
-def _book(digest: str, as_of: str) -> dict[str, str]:
-    return {"digest": digest, "as_of": as_of}
-
-
-def _offer(offer: Offer) -> dict[str, Any]:
-    return {
-        "cloud": offer.cloud,
-        "region": offer.region,
-        "zone": offer.zone,
-        "instance_type": offer.instance_type,
-        "market": offer.market.value,
-        "usd_per_hour": str(offer.usd_per_hour),
-    }
-
-
+_OFFER: RecordTable[Offer] = RecordTable(
+    attribute_columns("cloud", "region", "zone", "instance_type", "market", "usd_per_hour")
+)
 _SHOWN = 5
 
 
@@ -238,11 +239,10 @@ def _day(text: str | None) -> date | None:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise InvalidInputError.single(f"{text!r} is not a date", field="--as-of", remedy="write 2026-11-20") from None
+        raise option_error("--as-of", f"{text!r} is not a date", "write 2026-11-20") from None
 
 
 def _import_as_text(done: OfferImport) -> str:
-    """Return a row per cloud, followed by the offers that were left out or held back."""
     rows = [
         (cloud, str(c.fresh), str(c.added), str(c.changed), str(c.removed))
         for cloud, c in sorted(done.merged.counts.items())
@@ -363,10 +363,6 @@ def _rate(precision: str) -> TableColumn[PeakRates]:
     return TableColumn("", lambda row: row.peak(precision), precision.upper(), "{:g}".format, right=True, unknown="-")
 
 
-def _lacks(row: PeakRates) -> str:
-    return ", ".join((*row.unknown_precisions, *(() if row.checked else ("weak",))))
-
-
 _FIELDS: tuple[TableColumn[PeakRates], ...] = field_columns(
     PeakRates, lambda row: row, tflops=lambda row: dict(row.tflops)
 )
@@ -378,7 +374,9 @@ _RATES: RecordTable[PeakRates] = RecordTable(
         TableColumn("", lambda row: row.memory_bandwidth_gb_per_s, "GB/S", "{:g}".format, right=True),
         TableColumn("", lambda row: row.link_gb_per_s, "LINK", "{:g}".format, right=True),
         TableColumn("", lambda row: row.link_domain, "OF", "{:g}".format, right=True),
-        TableColumn("", _lacks, "MISSING"),
+        TableColumn(
+            "", lambda row: ", ".join((*row.unknown_precisions, *(() if row.checked else ("weak",)))), "MISSING"
+        ),
         *_FIELDS,
         TableColumn("missing", lambda row: row.unknown_precisions),
     )

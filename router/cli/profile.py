@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
@@ -16,7 +18,14 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.console import CommandError, ExitCode
-from router.cli.options import ListOutput, TableFormat, TableOutput, parse_duration_option, parse_now
+from router.cli.options import (
+    ListOutput,
+    TableFormat,
+    TableOutput,
+    option_error,
+    parse_now,
+    parse_option,
+)
 from router.cli.planning_options import AdvisoryOption, BookOption
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.controller.history.run_records import (
@@ -27,6 +36,7 @@ from router.controller.history.run_records import (
     read_runs,
     recall_runs,
 )
+from router.jobs.quantities import parse_duration
 from router.planning.document.plan_terms import BOOK
 from router.render import profile_text
 from router.render.record_table import RecordTable, TableColumn
@@ -37,6 +47,9 @@ if TYPE_CHECKING:
     from router.jobs.experience import PoolRun, RunRecords, SpeedRun
     from router.jobs.measured_speed import FabricRun
     from router.state.store import StateStore
+
+R = TypeVar("R")
+K = TypeVar("K", str, tuple[str, str])
 
 #: Device that ``--measure`` runs on; auto takes any accelerator, and never the processor.
 DeviceKind = Literal["auto", "cuda", "rocm", "mps", "cpu"]
@@ -88,13 +101,9 @@ def profile(
     """
     moment = parse_now(now)
     if device is not None and not measure:
-        raise InvalidInputError.single(f"{device} is for --measure", field="DEVICE", remedy="add --measure, or drop it")
+        raise option_error("DEVICE", f"{device} is for --measure", "add --measure, or drop it")
     if measure and add:
-        raise InvalidInputError.single("--measure and --add are both given", field="--add", remedy="keep one of them")
-    if measure:
-        within = parse_duration_option("--lasting", lasting)
-        assert within is not None
-        return _measure(file, job, device or "auto", max_points, within, book, moment, output)
+        raise option_error("--add", "--measure and --add are both given", "keep one of them")
     if add:
         from router.config.job_points import parse_point
 
@@ -102,8 +111,9 @@ def profile(
     from router.app.profile import propose
     from router.jobs.speed import UnknownSpeed
 
-    duration = parse_duration_option("--lasting", lasting)
-    assert duration is not None
+    duration = parse_option("--lasting", lasting, parse_duration)
+    if measure:
+        return _measure(file, job, device or "auto", max_points, duration, book, moment, output)
     name, result = propose(file, job, book, limits, moment, lasting=duration, max_points=max_points, advisory=advisory)
     if output == "json":
         console.write(profile_text.as_json(name, result), None)
@@ -195,8 +205,8 @@ def list_runs(
     moment = parse_now(now)
     with open_state_store(settings_files, makes=False) as (_, store):
         records = _read(store, book, moment)
-        for mark in _forgotten(store):
-            console.note(mark)
+        for mark in forgotten_runs(store):
+            console.note(f"runs of {mark.name} up to {format_timestamp(mark.before)} are ignored ({mark.who})")
     if out is not None:
         console.write(runs_to_json(records), out)
         return
@@ -302,13 +312,6 @@ def _read(store: StateStore, book: str, moment: datetime) -> RunRecords:
     return read_runs(store, load_book(book), moment)
 
 
-def _forgotten(store: StateStore) -> list[str]:
-    return [
-        f"runs of {mark.name} up to {format_timestamp(mark.before)} are ignored ({mark.who})"
-        for mark in forgotten_runs(store)
-    ]
-
-
 @dataclass(frozen=True, slots=True)
 class _LearnedRow:
     """A row of what plans learn: a job's gang or a pool, the number of runs, what they say, the day of the last."""
@@ -329,42 +332,32 @@ _LEARNED: RecordTable[_LearnedRow] = RecordTable(
 )
 
 
-def _job_rows(records: RunRecords) -> list[_LearnedRow]:
-    """Return a row for each job and gang that was measured."""
-    groups: dict[tuple[str, str], list[SpeedRun]] = {}
-    for run in records.speeds:
-        groups.setdefault((run.job, _gang(run)), []).append(run)
-    rows = []
-    for (job, gang), runs in sorted(groups.items()):
+def _grouped(runs: Iterable[R], key: Callable[[R], K]) -> list[tuple[K, list[R]]]:
+    """Return runs by their key, in its order."""
+    ordered = sorted(runs, key=key)
+    return [(name, list(group)) for name, group in groupby(ordered, key)]
+
+
+def _job_rows(records: RunRecords) -> Iterator[_LearnedRow]:
+    for (job, gang), runs in _grouped(records.speeds, lambda run: (run.job, _gang(run))):
         speeds = [run.steps_per_hour for run in runs]
         span = f"{min(speeds):,.5g}" if len(runs) == 1 else f"{min(speeds):,.5g} to {max(speeds):,.5g}"
-        rows.append(_LearnedRow(job, len(runs), f"{span} steps/h on {gang}", max(run.at for run in runs)))
-    return rows
+        yield _LearnedRow(job, len(runs), f"{span} steps/h on {gang}", max(run.at for run in runs))
 
 
-def _pool_rows(records: RunRecords) -> list[_LearnedRow]:
-    groups: dict[str, list[PoolRun]] = {}
-    for run in records.pools:
-        groups.setdefault(pool_name(run), []).append(run)
-    rows = []
-    for name, runs in sorted(groups.items()):
+def _pool_rows(records: RunRecords) -> Iterator[_LearnedRow]:
+    for name, runs in _grouped(records.pools, pool_name):
         hits, hours = sum(run.interrupted for run in runs), sum(run.hours for run in runs)
-        rows.append(
-            _LearnedRow(name, len(runs), f"{hits} interruptions in {hours:,.1f} h", max(run.at for run in runs))
-        )
-    return rows
+        measured = f"{hits} interruptions in {hours:,.1f} h"
+        yield _LearnedRow(name, len(runs), measured, max(run.at for run in runs))
 
 
-def _fabric_rows(records: RunRecords) -> list[_LearnedRow]:
-    """Return a row for each place and machine type where gangs measured an all-reduce: its last figure."""
-    groups: dict[str, list[FabricRun]] = {}
-    for run in records.fabrics:
-        groups.setdefault(pool_name(run), []).append(run)
-    return [
-        _LearnedRow(name, len(runs), f"all-reduce {last.gb_per_s:.3g} GB/s over {last.machines} machines", last.at)
-        for name, runs in sorted(groups.items())
-        for last in (max(runs, key=lambda run: run.at),)
-    ]
+def _fabric_rows(records: RunRecords) -> Iterator[_LearnedRow]:
+    """Yield a row for each place and machine type where gangs measured an all-reduce: its last figure."""
+    for name, runs in _grouped(records.fabrics, pool_name):
+        last = max(runs, key=lambda run: run.at)
+        measured = f"all-reduce {last.gb_per_s:.3g} GB/s over {last.machines} machines"
+        yield _LearnedRow(name, len(runs), measured, last.at)
 
 
 def _gang(run: SpeedRun) -> str:
@@ -377,4 +370,4 @@ def _unknown(name: str, records: RunRecords) -> InvalidInputError:
     pools: list[PoolRun | FabricRun] = [*records.pools, *records.fabrics]
     known = sorted({run.job for run in records.speeds} | {pool_name(run) for run in pools})
     remedy = did_you_mean(name, known) or "see `stepfare profile list`"
-    return InvalidInputError.single(f"no run of {name!r} is known", field="NAME", remedy=remedy)
+    return option_error("NAME", f"no run of {name!r} is known", remedy)

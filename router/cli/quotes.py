@@ -27,6 +27,7 @@ from router.cli.options import (
     option_error,
     parse_duration_option,
     parse_now,
+    parse_option,
     parse_usd_option,
 )
 from router.cli.planning_options import (
@@ -53,15 +54,12 @@ from router.cli.site_options import (
 from router.prices.data_folders import check_home, hazard_fit_file, history_folder, quotes_folder
 from router.quotes.outcomes import LEAST_JOBS, QuoteRecord, assess_quotes
 from router.quotes.quote import Quote, Refused
-from router.render.quote_text import format_cost, format_on_time
-from router.render.record_table import RecordTable, TableColumn
+from router.render.quote_text import STORED_QUOTES
 
 if TYPE_CHECKING:
     from pricing.money import Usd
     from router.app.queries.quote_acceptance import PreparedAcceptance
     from router.app.quotes import QuoteAnswer
-    from router.config.plan_files import StoredQuote
-    from router.jobs.quantities import Moment
     from router.planning.document.plan import Plan
     from router.quotes.request import QuoteRequest
 
@@ -88,23 +86,7 @@ def list_quotes(
     if not quotes:
         console.note("no quotes are stored" if job is None else f"no quote of {job} is stored")
         return
-    console.out(_quote_table().text(quotes, console.screen()))
-
-
-def _quote_table() -> RecordTable[StoredQuote]:
-    return RecordTable(
-        (
-            TableColumn("", lambda stored: stored.name.removeprefix("quote-"), "QUOTE"),
-            TableColumn("", lambda stored: stored.quote.asked_at, "ASKED", "{:%m-%d %H:%M}".format),
-            TableColumn("", lambda stored: stored.quote.job, "JOB", width=18),
-            TableColumn("", lambda stored: stored.quote.deadline, "BY", "{:%m-%d %H:%M}".format),
-            TableColumn("", lambda stored: format_cost(stored.quote.usd.mean), "EXPECTED", right=True),
-            TableColumn("", lambda stored: stored.quote, "ON TIME", format_on_time, right=True),
-            TableColumn(
-                "", lambda stored: stored.acceptance and f"${stored.acceptance.ceiling_usd}", "ACCEPTED", right=True
-            ),
-        )
-    )
+    console.out(STORED_QUOTES.text(quotes, console.screen()))
 
 
 def show(
@@ -286,7 +268,7 @@ def accept_stored_quote(
     from router.render.plan_text import table as plan_table
 
     if out is None:
-        raise InvalidInputError.single("the plan has to go somewhere", field="--out", remedy="name a file: plan.json")
+        raise option_error("--out", "the plan has to go somewhere", "name a file: plan.json")
     with open_query_context(now) as context:
         inputs = AcceptanceInputs(
             now,
@@ -311,7 +293,7 @@ def accept_stored_quote(
         except QuoteStaleError as error:
             raise CommandError(str(error), ExitCode.STALE, error.remedy) from None
         except QuoteLaterError as error:
-            raise InvalidInputError.single(str(error), field="--later", remedy=error.remedy) from None
+            raise option_error("--later", str(error), error.remedy) from None
         except QuoteUnplacedError as error:
             raise CommandError(str(error), ExitCode.UNPLACED, error.remedy) from None
         text = plan_to_json(plan)
@@ -329,7 +311,6 @@ def accept_stored_quote(
 
 
 def _plan(prepared: PreparedAcceptance) -> Plan:
-    """Return the plan of a quote, with progress. Raises what :func:`plan_quote` raises."""
     from router.app.queries.quote_acceptance import plan_quote
 
     with console.progress(f"planning {prepared.stored.quote.job}") as show_phase:
@@ -389,15 +370,15 @@ def quote(
         return ExitCode.OK
     for name, value in (("--ceiling", ceiling), ("--out", out), ("--later", later or None)):
         if value is not None:
-            raise InvalidInputError.single("belongs to --accept", field=name, remedy="name a quote with --accept")
+            raise option_error(name, "belongs to --accept", "name a quote with --accept")
     if not paths:
-        raise InvalidInputError.single("no job is named", field="JOB", remedy="stepfare quote job.yaml --by +36h")
+        raise option_error("JOB", "no job is named", "stepfare quote job.yaml --by +36h")
     from router.app.quotes import QuoteOptions, make_quotes, prepare_quotes
-    from router.jobs.quantities import TOO_FAR, is_beyond_planning
+    from router.jobs.quantities import TOO_FAR, Moment, is_beyond_planning
     from router.prices.books import load_book
 
     options = QuoteOptions(
-        by=_parse_deadline(by),
+        by=None if by is None else parse_option("--by", by, Moment.parse),
         budget=parse_usd_option("--budget", budget),
         advisory=inputs.advisory,
         max_age=parse_duration_option("--max-age", inputs.max_age),
@@ -406,9 +387,9 @@ def quote(
         runs=inputs.runs(moment),
     )
     if options.by is not None and options.by.at(moment) <= moment:
-        raise InvalidInputError.single(f"{by} has passed", field="--by", remedy="give a later one, e.g. +36h")
+        raise option_error("--by", f"{by} has passed", "give a later one, e.g. +36h")
     if options.by is not None and is_beyond_planning(options.by.at(moment), moment):
-        raise InvalidInputError.single(TOO_FAR.format(by), field="--by", remedy="give an earlier one, e.g. +36h")
+        raise option_error("--by", TOO_FAR.format(by), "give an earlier one, e.g. +36h")
     console.check_output_folders(html)
     prepared = prepare_quotes(paths, inputs.book, inputs.limits, moment, options, load_book)
     report_read_quotas(prepared.read.sources, prepared.read.warnings, moment)
@@ -428,18 +409,7 @@ def quote(
 def _only_with_accept(paths: Sequence[str] | None, by: str | None, budget: str | None, html: Path | None) -> None:
     for name, value in (("JOB", paths), ("--by", by), ("--budget", budget), ("--html", html)):
         if value:
-            raise InvalidInputError.single("does not go with --accept", field=name, remedy="the quote says what holds")
-
-
-def _parse_deadline(text: str | None) -> Moment | None:
-    from router.jobs.quantities import Moment
-
-    if text is None:
-        return None
-    try:
-        return Moment.parse(text)
-    except ValueError as error:
-        raise option_error("--by", error) from None
+            raise option_error(name, "does not go with --accept", "the quote says what holds")
 
 
 def _store_quotes(results: Sequence[QuoteAnswer], asks: Sequence[QuoteRequest | Refused]) -> dict[str, str]:

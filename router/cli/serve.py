@@ -12,12 +12,11 @@ from typing import Annotated
 
 import typer
 
-from pricing.problems import InvalidInputError
 from router.access.identity import Grant, Identity, Role
 from router.cli import console
 from router.cli.approvals import require_administrator
 from router.cli.console import CommandError
-from router.cli.options import wall_clock
+from router.cli.options import option_error, wall_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 
 
@@ -94,15 +93,14 @@ def serve(
 
 
 def _check_demo(host: str, *, demo: bool, others: bool) -> None:
-    """Raise InvalidInputError for options that do not go together."""
     from router.console.access import is_loopback
 
     if not demo:
-        raise InvalidInputError.single("is the home of a demo", field="--dir", remedy="add --demo")
+        raise option_error("--dir", "is the home of a demo", "add --demo")
     if others:
-        raise InvalidInputError.single("has files and access of its own", field="--demo", remedy="leave the others out")
+        raise option_error("--demo", "has files and access of its own", "leave the others out")
     if not is_loopback(host):
-        raise InvalidInputError.single("is for this machine alone", field="--host", remedy="leave it out with --demo")
+        raise option_error("--host", "is for this machine alone", "leave it out with --demo")
 
 
 @contextmanager
@@ -149,9 +147,8 @@ def serve_demo(host: str, port: int, folder: Path | None) -> None:
 
 
 def _require_empty(folder: Path | None) -> None:
-    """Raise InvalidInputError for a folder that holds something."""
     if folder is not None and folder.exists() and any(folder.iterdir()):
-        raise InvalidInputError.single(f"{folder} is not empty", field="--dir", remedy="name a new folder")
+        raise option_error("--dir", f"{folder} is not empty", "name a new folder")
 
 
 @contextmanager

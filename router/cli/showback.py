@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 
 import typer
 
-from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.bills import report_corrections
 from router.cli.console import check_output_folders, write_output_file
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from router.showback.report.values import ShowbackReport
 
 ShowbackFormat = Literal["table", "wide", "markdown", "html", "csv", "xlsx", "parquet", "json", "focus"]
-
-
 _TO_FILES = frozenset({"xlsx", "parquet", "focus"})
 _EXAMPLES = {"focus": "november.csv"}
 
@@ -72,13 +69,12 @@ class QueryOptions:
         names, shares = tuple(name.strip() for name in self.by.split(",")), self.share or []
         is_fixed = self.share_idle is SharingMethod.FIXED
         if shares and not is_fixed:
-            raise InvalidInputError.single("goes with --share-idle fixed", field="--share")
+            raise option_error("--share", "goes with --share-idle fixed")
         if is_fixed and not shares:
-            what = "names no parts"
-            raise InvalidInputError.single(what, field="--share-idle fixed", remedy="add --share research=0.6 for each")
+            raise option_error("--share-idle fixed", "names no parts", "add --share research=0.6 for each")
         fixed = dict(_parse_share(text, len(names)) for text in shares) if is_fixed else None
         if fixed is not None and (len(fixed) < len(shares) or sum(fixed.values()) > 1):
-            raise InvalidInputError.single("parts are of 1 together, each group once", field="--share")
+            raise option_error("--share", "parts are of 1 together, each group once")
         month = parse_period(self.month, now)
         try:
             return ReportQuery(month=month, now=now, by=names, basis=self.basis, share=self.share_idle, fixed=fixed)
@@ -126,9 +122,7 @@ def showback(
     query = replace(query_options.read(moment), as_of=parse_as_of(now))
     if output in _TO_FILES and out is None:
         what = f"{output} is not for a terminal"
-        raise InvalidInputError.single(
-            what, field="--out", remedy=f"name a file: --out {_EXAMPLES.get(output, f'november.{output}')}"
-        )
+        raise option_error("--out", what, f"name a file: --out {_EXAMPLES.get(output, f'november.{output}')}")
     check_output_folders(out)
     if output == "focus" and out is not None:
         _focus(query, out, bool(files), accounts, focus_version, settings_files, now)
@@ -140,7 +134,7 @@ def showback(
             from router.app.showback import report_of_files
 
             if archive:
-                raise InvalidInputError.single("goes with the ledger, not with --from-file", field="--archive")
+                raise option_error("--archive", "goes with the ledger, not with --from-file")
             report = report_of_files(files, query)
         else:
             report = _report_of_ledger(query, archive or [], settings_files)
@@ -158,15 +152,13 @@ def _focus(
     settings_files: SettingsOptions,
     now: str | None,
 ) -> None:
-    """Write the charges of the month with `ledger export`."""
     from router.cli.ledger import FocusVersion, export
 
     if from_files:
         what, remedy = "is of the ledger, not of files that are FOCUS already", "leave out --from-file"
-        raise InvalidInputError.single(what, field="-o focus", remedy=remedy)
+        raise option_error("-o focus", what, remedy)
     if version not in get_args(FocusVersion):
-        what = f"{version!r} is not written"
-        raise InvalidInputError.single(what, field="--focus-version", remedy="1.4 or 1.2")
+        raise option_error("--focus-version", f"{version!r} is not written", "1.4 or 1.2")
     export(out, str(query.month), cast(FocusVersion, version), accounts, now, settings_files)
 
 
@@ -178,9 +170,7 @@ def _parse_share(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
             raise ValueError(text)
     except (InvalidOperation, ValueError):
         remedy = "write research=0.6, or team/project=0.6 for --group-by team,project"
-        raise InvalidInputError.single(
-            f"{text!r} is no part of 1 for a group", field="--share", remedy=remedy
-        ) from None
+        raise option_error("--share", f"{text!r} is no part of 1 for a group", remedy) from None
     return tuple(group.split("/")), amount
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from router.state.store import StateStore
 
 _REFRESH_S = 1.0
-
-
 StatusFormat = Literal["table", "wide", "json"]
 
 
@@ -67,16 +65,11 @@ def status(
             "wide": lambda report: status_text.as_wide(report, console.screen()),
             "table": lambda report: status_text.as_table(report, console.screen()),
         }[output]
-        if watch:
-            _refresh(lambda: write(look()))
-        else:
+        if not watch:
             console.out(write(first))
-
-
-def _refresh(text: Callable[[], str]) -> None:
-    while True:
-        console.out(console.replace_screen(text()))
-        time.sleep(_REFRESH_S)
+        while watch:
+            console.out(console.replace_screen(write(look())))
+            time.sleep(_REFRESH_S)
 
 
 _FOLLOW_S = 0.5
@@ -146,8 +139,6 @@ def _attempt(store: StateStore, job_or_attempt: str) -> Attempt:
 
 
 class _Reader:
-    """Reads a log file from where the last read ended."""
-
     def __init__(self, path: Path, prefix: str) -> None:
         self._path, self._prefix = path, prefix
         self.offset = 0

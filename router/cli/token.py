@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricing.money import ZERO
-from pricing.problems import InvalidInputError
 from router.access.identity import Permission, Role, parse_grants
 from router.cli import console
 from router.cli.approvals import require_administrator
 from router.cli.console import CommandError
-from router.cli.options import TableOutput, parse_length_option, wall_clock
+from router.cli.options import TableOutput, option_error, parse_length_option, wall_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.jobs.fields import suggest
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, attribute_columns, json_document
 from router.render.tables import format_timestamp
 
 if TYPE_CHECKING:
@@ -58,11 +57,11 @@ def make(
     grants, scopes = _parse_grants(grant or ()), _parse_scopes(scope or ())
     lasts = parse_length_option("--expires", expires, timedelta(minutes=1))
     if lasts > _LONGEST_LIFE:
-        raise InvalidInputError.single(f"{expires} is longer than {_LONGEST_LIFE.days}d", field="--expires")
+        raise option_error("--expires", f"{expires} is longer than {_LONGEST_LIFE.days}d")
     now = wall_clock()
     new = NewToken(TokenKind.TOKEN, _check_text("NAME", name), grants, now + lasts, scopes, _check_text("--note", note))
     if not new.subject:
-        raise InvalidInputError.single("is empty", field="NAME", remedy="write who uses the token")
+        raise option_error("NAME", "is empty", "write who uses the token")
     with open_state_store(settings_files) as (_, store):
         require_administrator(store, "makes tokens")
         secret, record = draw_token(new, acting_user(), now)
@@ -72,7 +71,7 @@ def make(
         store.audit.add(acting_user(), MAKE, "", ZERO, now, **details)
         store.access_tokens.put(record)
     if output == "json":
-        console.out(console.as_document({"token": {**shown, "secret": secret}}))
+        console.out(json_document({"token": {**shown, "secret": secret}}))
     else:
         console.out(secret)
         console.note(
@@ -112,7 +111,7 @@ def revoke(
             found = store.access_tokens.revoke(found.id, now)
             store.audit.add(acting_user(), REVOKE, "", ZERO, now, id=found.id, name=found.subject)
     if output == "json":
-        console.out(console.as_document({"token": _token_table(now).record(found)}))
+        console.out(json_document({"token": _token_table(now).record(found)}))
     else:
         at = found.revoked_at or now
         console.out(f"{found.id} of {found.subject} is revoked since {format_timestamp(at)}")
@@ -120,34 +119,32 @@ def revoke(
 
 def _parse_grants(texts: list[str] | tuple[str, ...]) -> tuple[str, ...]:
     if not texts:
-        raise InvalidInputError.single("a token without a role may do nothing", field="--grant", remedy="write viewer")
+        raise option_error("--grant", "a token without a role may do nothing", "write viewer")
     for text in texts:
         role, colon, team = text.partition(":")
         roles = [each.value for each in Role]
         if role not in roles:
-            raise InvalidInputError.single(f"{role!r} is no role", field="--grant", remedy=suggest(role, roles))
+            raise option_error("--grant", f"{role!r} is no role", suggest(role, roles))
         if colon:
             _check_text("--grant", team)
     try:
         return tuple(str(grant) for grant in parse_grants(texts))
     except ValueError as error:
-        raise InvalidInputError.single(str(error), field="--grant", remedy="write ROLE:TEAM") from None
+        raise option_error("--grant", str(error), "write ROLE:TEAM") from None
 
 
 def _parse_scopes(texts: list[str] | tuple[str, ...]) -> tuple[str, ...]:
     known = [each.value for each in Permission]
     for text in texts:
         if text not in known:
-            raise InvalidInputError.single(f"{text!r} is no scope", field="--scope", remedy=suggest(text, known))
+            raise option_error("--scope", f"{text!r} is no scope", suggest(text, known))
     return tuple(sorted(set(texts)))
 
 
 def _check_text(field: str, text: str) -> str:
     """Return text without spaces around it. InvalidInputError for what a page or a table cannot show."""
     if len(text) > _LONGEST_NAME or any(unicodedata.category(each)[0] == "C" for each in text):
-        raise InvalidInputError.single(
-            f"is longer than {_LONGEST_NAME} characters, or has some that cannot be shown", field=field
-        )
+        raise option_error(field, f"is longer than {_LONGEST_NAME} characters, or has some that cannot be shown")
     return text.strip()
 
 
@@ -161,11 +158,9 @@ def _token_table(now: datetime) -> RecordTable[AccessToken]:
             TableColumn("name", lambda record: record.subject, "NAME"),
             TableColumn("grants", lambda record: record.grants, "GRANTS", ", ".join),
             TableColumn("scopes", lambda record: record.scopes, "SCOPES", ", ".join),
-            TableColumn("note", lambda record: record.note),
-            TableColumn("made_by", lambda record: record.made_by),
-            TableColumn("made_at", lambda record: record.made_at),
+            *attribute_columns("note", "made_by", "made_at"),
             TableColumn("expires_at", lambda record: record.expires_at, "EXPIRES", format_timestamp),
-            TableColumn("revoked_at", lambda record: record.revoked_at),
+            *attribute_columns("revoked_at"),
             TableColumn("state", state, "STATE"),
             TableColumn("", lambda record: record.made_by, "MADE BY"),
             TableColumn("", lambda record: record.note, "NOTE"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -14,7 +13,7 @@ from pricing.book import PriceBook
 from pricing.problems import InvalidInputError, Problem
 from pricing.units import format_count
 from router.cli.completion import complete_paths
-from router.cli.console import SCHEMA_VERSION, ExitCode, note, out, show_problems
+from router.cli.console import ExitCode, note, out, show_problems
 from router.cli.options import TableOutput, parse_now
 from router.config.book_check import check_against_book, check_limits_against_book
 from router.config.job_files import FoundFiles, LoadedJobs, find_files, load_jobs
@@ -22,6 +21,7 @@ from router.config.limits_file import load_limits, teams_without_jobs
 from router.config.settings_files import load_clouds, load_deploy
 from router.jobs.spec import find_literal_secrets
 from router.prices.books import load_book
+from router.render.record_table import json_document
 
 _SHORT_NOTICE = timedelta(hours=1)
 
@@ -137,7 +137,6 @@ def _summary(jobs: LoadedJobs, input_files: FoundFiles, prices: PriceBook | None
 
 def _as_json(jobs: LoadedJobs, problems: tuple[Problem, ...], notes: tuple[Problem, ...]) -> str:
     document = {
-        "schema_version": SCHEMA_VERSION,
         "valid": not problems,
         "jobs": [
             {"job": job.name, "team": job.team, "job_digest": job.digest, "where": place.where()} for job, place in jobs
@@ -145,4 +144,4 @@ def _as_json(jobs: LoadedJobs, problems: tuple[Problem, ...], notes: tuple[Probl
         "problems": [asdict(problem) for problem in problems],
         "notes": [asdict(problem) for problem in notes],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    return json_document(document, ascii_only=False)

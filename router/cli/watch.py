@@ -143,8 +143,6 @@ _OTHERS = ("router", "providers", "terraform")
 # Messages about an attempt contain its id, as router/controller/workspace/workspaces.py builds it.
 _ATTEMPT = re.compile(r"(?<![\w/.-])[a-z][a-z0-9-]*-[0-9a-f]{10}(?![\w/-])")
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-
-
 LogStyle = Literal["text", "json"]
 
 
@@ -172,7 +170,6 @@ class Log:
         self._logger = logging.getLogger(_NAME)
 
     def tell(self, job: str, text: str) -> None:
-        """Log a message about a job."""
         if self._style == "text":
             console.note(f"{self._clock():%H:%M:%S} {job}: {text}")
             return

@@ -13,7 +13,7 @@ from pricing.units import format_count
 from router.app.parallel import Engine, EngineError, parse_engine
 from router.cli import console
 from router.cli.completion import complete_paths
-from router.cli.options import WideListFormat, WideListOutput, parse_now
+from router.cli.options import WideListFormat, WideListOutput, option_error, parse_now
 from router.cli.planning_options import PlanningOptions, load_present_state, report_plan_inputs
 from router.planning.document.plan_terms import TIME_LIMIT
 from router.render import what_if_text
@@ -72,7 +72,6 @@ class ChangeOptions:
     ] = None
 
     def written(self) -> Iterator[tuple[str, str]]:
-        """Yield each option and each of its values."""
         for field in fields(self):
             for text in getattr(self, field.name) or ():
                 yield f"--{field.name.replace('_', '-')}", text
@@ -124,15 +123,13 @@ def what_if(
     changes, sweeps = _read_changes(change_options, sweep or ())
     variants = vary(changes, sweeps)
     if plot is not None and not sweeps:
-        raise InvalidInputError.single(
-            "draws along a sweep, and there is none", field="--plot", remedy="--sweep 'deadline all +0h,+6h'"
-        )
+        raise option_error("--plot", "draws along a sweep, and there is none", "--sweep 'deadline all +0h,+6h'")
     where = parse_engine(engine, workers)
     request = _read_request(paths, planning)
     _check_changes(request, changes, sweeps)
     found = _plan_variants(request, variants, where)
     if plot is not None:
-        from router.render.what_if_plot import cost_plot
+        from router.render.what_if_text import cost_plot
 
         console.write_output_file(plot, cost_plot(found, sweeps).encode())
     console.write(_text_of(found, [each.name for each in sweeps], output, out), out)
@@ -193,7 +190,6 @@ def _check_changes(request: PlanRequest, changes: Sequence[Change], sweeps: Sequ
 
 
 def _plan_variants(request: PlanRequest, variants: Sequence[Variant], engine: Engine) -> WhatIf:
-    """Plan the base and all variants, with progress on stderr."""
     from router.app.plan_rerun import run_what_if
 
     try:

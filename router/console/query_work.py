@@ -19,8 +19,8 @@ from router.console.work import NICENESS, Outcome, ProcessWorker, Report, worker
 from router.render import jobs_data
 from router.render.jobs_page import JobsView, attempt_page, job_page, jobs_fragment, jobs_page
 from router.render.pages import PageFrame
-from router.render.planned_job_page import planned_job_url
-from router.render.quote_list_page import QuoteListView, job_quotes_view
+from router.render.quote_page import QuoteListView, job_quotes_view
+from router.render.tonight_page import planned_job_url
 from router.state.errors import StateError
 from router.state.store import StateStore
 

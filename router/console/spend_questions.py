@@ -23,7 +23,7 @@ from router.console.answers import CSV, JSON
 from router.console.site import ConsoleSite
 from router.ledger.entry import CostBasis
 from router.ledger.month import Month
-from router.render.spend_links import SpendLinks
+from router.render.showback_page import SpendLinks
 from router.showback.report.export import report_to_csv, report_to_json, report_to_workbook
 from router.showback.report.values import ShowbackReport
 from router.showback.shared_costs import SharingMethod

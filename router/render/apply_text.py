@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from pricing.money import Usd
 from pricing.units import format_count
@@ -14,7 +14,7 @@ from router.controller.provision.provision_order import ProvisionRequest, Provis
 from router.deploy.deploy_settings import Deploy
 from router.faults.fault import describe_fault
 from router.jobs.run_policy import RunPolicy
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, attribute_columns, json_document
 from router.render.tables import (
     PLAIN,
     Screen,
@@ -25,7 +25,6 @@ from router.render.tables import (
 )
 from router.state.records import Attempt
 
-SCHEMA_VERSION = 1
 _NAMED = 3
 
 
@@ -59,7 +58,6 @@ def plan_table(
 
 
 def _policies(accepted: AcceptedOrders, deploy: Deploy) -> list[str]:
-    """Return which policy runs which jobs, with the reason if it is not the deploy file's."""
     jobs_by_policy: dict[str, list[str]] = {}
     for job, assigned in accepted.policies.items():
         why = ""
@@ -98,8 +96,7 @@ _ORDERS: RecordTable[OrderRow] = RecordTable(
 
 def outcomes_table(site: ControllerContext, outcomes: Sequence[ProvisionResult], screen: Screen = PLAIN) -> str:
     """Return a table with one row per gang, followed by the causes of failures."""
-    rows = [(outcome, _current_attempt(site, outcome)) for outcome in outcomes]
-    lines = [_OUTCOMES.text(rows, screen)]
+    lines = [_OUTCOMES.text(_outcome_rows(site, outcomes), screen)]
     lines += [
         wrap_text(f"{o.order.job}: {describe_fault(o.fault, o.attempt.region if o.attempt else '')}: {o.message}")
         for o in outcomes
@@ -110,15 +107,18 @@ def outcomes_table(site: ControllerContext, outcomes: Sequence[ProvisionResult],
 
 def outcomes_json(site: ControllerContext, outcomes: Sequence[ProvisionResult]) -> str:
     """Return the same as JSON."""
-    rows = _OUTCOMES.records((outcome, _current_attempt(site, outcome)) for outcome in outcomes)
-    return json.dumps({"schema_version": SCHEMA_VERSION, "gangs": rows}, indent=2) + "\n"
+    return json_document({"gangs": _OUTCOMES.records(_outcome_rows(site, outcomes))})
 
 
-OutcomeRow = tuple[ProvisionResult, Attempt | None]
+class OutcomeRow(NamedTuple):
+    """The result for a gang, with its attempt as it is now."""
+
+    outcome: ProvisionResult
+    attempt: Attempt | None
 
 
 def _of_attempt(take: Callable[[Attempt], object]) -> Callable[[OutcomeRow], object]:
-    return lambda row: None if row[1] is None else take(row[1])
+    return lambda row: None if row.attempt is None else take(row.attempt)
 
 
 def _policy(attempt: Attempt) -> object:
@@ -128,24 +128,22 @@ def _policy(attempt: Attempt) -> object:
 
 _OUTCOMES: RecordTable[OutcomeRow] = RecordTable(
     (
-        TableColumn("job", lambda row: row[0].order.job, "JOB", width=20),
-        TableColumn("gang", lambda row: row[0].order.gang),
-        TableColumn("start", lambda row: row[0].order.start, "START", format_day_time, plain=format_timestamp),
-        TableColumn("result", lambda row: row[0].result.value, "RESULT"),
-        TableColumn("cause", lambda row: None if row[0].fault is None else row[0].fault.reason),
-        TableColumn("message", lambda row: row[0].message),
+        TableColumn("job", lambda row: row.outcome.order.job, "JOB", width=20),
+        *attribute_columns("gang", of="outcome.order"),
+        TableColumn("start", lambda row: row.outcome.order.start, "START", format_day_time, plain=format_timestamp),
+        TableColumn("result", lambda row: row.outcome.result.value, "RESULT"),
+        TableColumn("cause", lambda row: None if row.outcome.fault is None else row.outcome.fault.reason),
+        *attribute_columns("message", of="outcome"),
         TableColumn("", _of_attempt(lambda attempt: f"{attempt.cloud}/{attempt.region}"), "PLACE", width=26),
         TableColumn("", _of_attempt(lambda attempt: attempt.machines), "MACHINES", right=True),
         TableColumn("attempt", _of_attempt(lambda attempt: attempt.id), "ATTEMPT", width=40),
         TableColumn("phase", _of_attempt(lambda attempt: attempt.phase.value), "NOW"),
-        TableColumn("cloud", _of_attempt(lambda attempt: attempt.cloud)),
-        TableColumn("region", _of_attempt(lambda attempt: attempt.region)),
-        TableColumn("machines", _of_attempt(lambda attempt: attempt.machines)),
-        TableColumn("usd_per_hour", _of_attempt(lambda attempt: attempt.usd_per_hour)),
+        *attribute_columns("cloud", "region", "machines", "usd_per_hour", of="attempt"),
         TableColumn("policy", _of_attempt(_policy)),
     )
 )
 
 
-def _current_attempt(site: ControllerContext, outcome: ProvisionResult) -> Attempt | None:
-    return None if outcome.attempt is None else site.store.attempts.get(outcome.attempt.id)
+def _outcome_rows(site: ControllerContext, outcomes: Iterable[ProvisionResult]) -> list[OutcomeRow]:
+    attempts = site.store.attempts
+    return [OutcomeRow(each, None if each.attempt is None else attempts.get(each.attempt.id)) for each in outcomes]

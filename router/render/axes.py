@@ -35,14 +35,33 @@ class LaneLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class ChartLayout:
-    """Size of a chart, how much of its width belongs to words on each side, and the least distance of ticks."""
+class PictureLayout:
+    """Width of a drawing, and how much of it belongs to words on each side."""
 
     width: int
-    height: int
     left_margin: float
     right_margin: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChartLayout(PictureLayout):
+    """Layout of a chart of some height, with the least distance of ticks."""
+
+    height: int
     spacing: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RowLayout(PictureLayout):
+    """Layout of a drawing of rows of a height; ``above``: names stand above what is drawn, else left of it.
+
+    ``notes``: there is room for notes beside names. ``dot`` is the radius of dots.
+    """
+
+    row: float
+    above: bool = False
+    notes: bool = True
+    dot: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +172,10 @@ class TimeScale:
 
     @property
     def horizon_at(self) -> float:
-        """Return where the first scale ends."""
         return self.left_x + (self.right_x - self.left_x) * self.share if self.has_outlook else self.right_x
 
     @property
     def outlook_at(self) -> float:
-        """Return where the second scale begins."""
         return self.horizon_at + self.gap if self.has_outlook else self.right_x
 
     def at(self, moment: datetime, *, outlook: bool = False) -> float:

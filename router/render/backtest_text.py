@@ -157,14 +157,7 @@ def _policy(score: PolicyScore) -> dict[str, Any]:
         "of_on_demand": score.share,
         "over_optimum": score.over,
         "less": score.against,
-        "difference": None
-        if gap is None
-        else {
-            "mean": gap.mean,
-            "low": gap.low,
-            "high": gap.high,
-            "level": 0.9,
-        },
+        "difference": None if gap is None else {"mean": gap.mean, "low": gap.low, "high": gap.high, "level": 0.9},
         "effective_n": score.effective,
         "misses": score.misses,
         "spot_h": score.spot_h,
@@ -176,7 +169,11 @@ def _policy(score: PolicyScore) -> dict[str, Any]:
 def rows(pools: Sequence[PooledWindows]) -> str:
     """Return CSV with one row per window and policy; hours count from the start of the traces or of the window."""
     windows = [_windows(pooled, name, played) for pooled in pools for name, played in pooled.played.items()]
-    lines = ([_plain(value) for value in row] for columns in windows for row in zip(*columns.values(), strict=True))
+    lines = (
+        [round(value, _DIGITS) if isinstance(value, float) else value for value in row]
+        for columns in windows
+        for row in zip(*columns.values(), strict=True)
+    )
     return csv_text(list(windows[0]), lines) if windows else ""
 
 
@@ -199,7 +196,3 @@ def _windows(pooled: PooledWindows, policy: str, played: WindowOutcomes) -> dict
         "launches": played.launches.tolist(),
         "late": played.late.astype(int).tolist(),
     }
-
-
-def _plain(value: object) -> object:
-    return round(value, _DIGITS) if isinstance(value, float) else value

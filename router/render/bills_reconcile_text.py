@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from router.files.csv_text import csv_text
-from router.ledger.month import Month
+from router.render.record_table import SCHEMA_VERSION
 from router.render.tables import PLAIN, Screen, clip_text, format_table, format_timestamp, wrap_text
 from router.showback.apportion import exact_sum
 from router.showback.facts import UNALLOCATED
@@ -20,9 +20,9 @@ from router.showback.reconcile.findings import ReconcileFinding
 from router.showback.reconcile.levels import MatchLevel
 from router.showback.reconcile.outcome import ExchangeRate, MatchOutcome, UnmatchedItem
 from router.showback.reconcile.variance import VarianceBridge, VarianceBucket
+from router.showback.report.query import MonthQuery
 from router.showback.report.values import replace_unprintable
 
-SCHEMA_VERSION = 1
 _LEVELS = {
     MatchLevel.RESOURCE: "resource and hour",
     MatchLevel.TAGS: "tags",
@@ -33,14 +33,11 @@ _GROUP_WIDTH = 26
 _MILLE = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class ReconcileQuery:
-    """Query of a reconciliation: month, time, cost basis, grouping and exchange rates."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconcileQuery(MonthQuery):
+    """The query of a month with its time, and exchange rates."""
 
-    month: Month
     now: datetime
-    basis: str
-    by: tuple[str, ...]
     rates: Mapping[str, ExchangeRate]
 
 
@@ -98,14 +95,7 @@ def _bridges(view: ReconcileView, screen: Screen) -> Iterator[str]:
     header = (",".join(view.query.by).upper(), "PLANNED", "METERED", "ACTUAL", "INVOICED", "")
     every = [*((_named(each.group), each) for each in view.groups), *(("all", each) for each in view.month)]
     rows = [
-        (
-            name,
-            format_amount(each.planned),
-            format_amount(each.metered),
-            format_amount(each.actual),
-            format_amount(each.invoiced),
-            each.currency,
-        )
+        (name, *map(format_amount, (each.planned, each.metered, each.actual, each.invoiced)), each.currency)
         for name, each in every
     ]
     if not rows:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from decimal import Decimal
-from typing import Any
 
 from pricing.units import format_count
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, attribute_columns
 from router.render.tables import PLAIN, Screen, wrap_text
 from router.showback.bills import BillDecrease, BillGap, BillStanding, ImportedBill
 from router.showback.focus.rules import RULES, FocusFinding
@@ -41,10 +39,6 @@ def _short(identity: str) -> str:
     return identity.removeprefix(_ID)[:_DIGITS]
 
 
-def _replacement(standing: BillStanding) -> str:
-    return "removed" if standing.removed is not None else _short(standing.replaced_by or "")
-
-
 _BILLS: RecordTable[tuple[BillStanding, str]] = RecordTable(
     (
         TableColumn("", lambda row: _short(row[0].bill.id), "BILL"),
@@ -54,7 +48,7 @@ _BILLS: RecordTable[tuple[BillStanding, str]] = RecordTable(
         TableColumn("", lambda row: row[0].bill.rows, "ROWS", right=True),
         TableColumn("", lambda row: format_amount_text(row[0].bill.sums[row[1]]["BilledCost"]), "BILLED", right=True),
         TableColumn("", lambda row: row[1], ""),
-        TableColumn("", lambda row: _replacement(row[0]), "REPLACED"),
+        TableColumn("", lambda row: "removed" if row[0].removed else _short(row[0].replaced_by or ""), "REPLACED"),
     )
 )
 
@@ -107,23 +101,19 @@ def _count(gap: BillGap) -> str:
     return place if gap.count == 1 else f"{gap.count:,} times, first at {place}"
 
 
-def as_record(standing: BillStanding) -> dict[str, Any]:
+def as_record(standing: BillStanding) -> dict[str, object]:
     """Return the record of a bill for JSON."""
-    bill, delivery = standing.bill, standing.delivery
-    return {
-        "id": bill.id,
-        "issuer": bill.issuer,
-        "account": bill.account,
-        "period_start": bill.start,
-        "period_end": bill.end,
-        "label": bill.label,
-        "rows": bill.rows,
-        "sums": bill.sums,
-        "data_through": bill.data_through,
-        "imported_at": delivery.imported_at,
-        "delivery": delivery.number,
-        "replaces": standing.replaces,
-        "replaced_by": standing.replaced_by,
-        "stands": standing.stands,
-        "removed": None if standing.removed is None else asdict(standing.removed),
-    }
+    return _RECORDS.record(standing)
+
+
+_RECORDS: RecordTable[BillStanding] = RecordTable(
+    (
+        *attribute_columns("id", "issuer", "account", of="bill"),
+        TableColumn("period_start", lambda standing: standing.bill.start),
+        TableColumn("period_end", lambda standing: standing.bill.end),
+        *attribute_columns("label", "rows", "sums", "data_through", of="bill"),
+        TableColumn("imported_at", lambda standing: standing.delivery.imported_at),
+        TableColumn("delivery", lambda standing: standing.delivery.number),
+        *attribute_columns("replaces", "replaced_by", "stands", "removed"),
+    )
+)

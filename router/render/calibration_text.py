@@ -47,17 +47,13 @@ def as_csv(rows: Sequence[CalibrationReport]) -> str:
 
 
 _SIDE, _LEFT, _TOP, _GAP = 240, 52, 30, 90
-
-
 _BARS: Final = 80
-
 
 _STYLE = """
 body { max-width: 72em }
 svg { max-width: 860px }
 pre { font-size: 12px; overflow-x: auto }
 """
-
 
 _ABOUT = """<h1>Calibration of quotes</h1>
 <p>A quote that said "at most this, with 80 %" should hold in 80 of 100 cases: a line on the diagonal. Below it quotes

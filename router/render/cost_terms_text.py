@@ -39,7 +39,6 @@ class TermColumn:
     label: str = ""
 
     def amount(self, terms: JobCostTerms) -> Usd:
-        """Return the sum of the column's terms."""
         return Usd.total(getattr(terms, name) for name in self.terms)
 
 
@@ -72,7 +71,7 @@ SHORT_COLUMNS = (
 
 def job_terms_text(plan: Plan, job: str) -> str:
     """Return the terms of one job's cost with what is stated of them; empty where the plan has none for it."""
-    terms = next((t for t in _terms_of(plan) if t.job == job), None)
+    terms = next((t for t in plan.usage.cost_terms if t.job == job), None)
     if terms is None or not terms.together_usd.nanos:
         return ""
     whole = terms.together_usd.nanos
@@ -99,13 +98,13 @@ def _overridden(terms: JobCostTerms, names: Sequence[str]) -> bool:
 
 def job_terms_table(plan: Plan, screen: Screen = PLAIN) -> str:
     """Return the terms of each placed job, as detailed as the screen is wide; empty where the plan has none."""
-    found = _terms_of(plan)
+    found = plan.usage.cost_terms
     if not found:
         return ""
     rows = [*found, add_terms(found, "all")]
-    wide, short = _fill_rows(rows, _DETAILED, format_usd), _fill_rows(rows, SHORT_COLUMNS, format_usd)
+    wide, short = (_fill_rows("JOB", rows, columns, format_usd) for columns in (_DETAILED, SHORT_COLUMNS))
     filled = next((each for each in (wide, short) if _room(each, screen) >= _NARROWEST_NAME), None)
-    filled = filled or _fill_rows(rows, SHORT_COLUMNS, _format_whole)
+    filled = filled or _fill_rows("JOB", rows, SHORT_COLUMNS, lambda amount: f"${amount.dollars():,.0f}")
     header, *cells = filled
     widths = {"JOB": max(_room(filled, screen), _NARROWEST_NAME)}
     table = format_table(header, cells, frozenset(header[1:]), widths, screen)
@@ -113,10 +112,12 @@ def job_terms_table(plan: Plan, screen: Screen = PLAIN) -> str:
 
 
 def _fill_rows(
-    rows: Sequence[JobCostTerms], columns: Sequence[TermColumn], format_amount: Callable[[Usd], str]
+    first: str, rows: Sequence[JobCostTerms], columns: Sequence[TermColumn], format_amount: Callable[[Usd], str]
 ) -> list[tuple[str, ...]]:
-    shown = _shown(columns, rows)
-    return [_header("JOB", shown), *(_cells(terms, shown, format_amount) for terms in rows)]
+    """Return header and rows with those columns in which any row has an amount."""
+    shown = [column for column in columns if any(column.amount(row).nanos for row in rows)]
+    header = (first, *(column.heading for column in shown), "COST")
+    return [header, *(_cells(terms, shown, format_amount) for terms in rows)]
 
 
 def _room(filled: Sequence[Sequence[str]], screen: Screen) -> int:
@@ -130,7 +131,7 @@ _ALL = tuple(TERM_WORDS)
 
 def team_terms_table(plan: Plan, screen: Screen = PLAIN) -> str:
     """Return the terms of the cost of each team and of the plan; empty where the plan has none."""
-    found = {terms.job: terms for terms in _terms_of(plan)}
+    found = {terms.job: terms for terms in plan.usage.cost_terms}
     if not found:
         return ""
     teams: dict[str, list[JobCostTerms]] = {}
@@ -139,25 +140,8 @@ def team_terms_table(plan: Plan, screen: Screen = PLAIN) -> str:
             teams.setdefault(job.team, []).append(found[job.job])
     rows = [add_terms(own, team) for team, own in sorted(teams.items())]
     rows.append(add_terms(tuple(found.values()), "all"))
-    shown = _shown(_DETAILED, rows)
-    header = _header("TEAM", shown)
-    return format_table(header, [_cells(row, shown, format_usd) for row in rows], frozenset(header[1:]), {}, screen)
-
-
-def _terms_of(plan: Plan) -> Sequence[JobCostTerms]:
-    return plan.usage.cost_terms
-
-
-def _format_whole(amount: Usd) -> str:
-    return f"${amount.dollars():,.0f}"
-
-
-def _shown(columns: Sequence[TermColumn], rows: Sequence[JobCostTerms]) -> tuple[TermColumn, ...]:
-    return tuple(column for column in columns if any(column.amount(row).nanos for row in rows))
-
-
-def _header(first: str, columns: Sequence[TermColumn]) -> tuple[str, ...]:
-    return (first, *(column.heading for column in columns), "COST")
+    header, *cells = _fill_rows("TEAM", rows, _DETAILED, format_usd)
+    return format_table(header, cells, frozenset(header[1:]), {}, screen)
 
 
 def _cells(terms: JobCostTerms, columns: Sequence[TermColumn], format_amount: Callable[[Usd], str]) -> tuple[str, ...]:

@@ -211,7 +211,6 @@ class LabelBox:
     bottom_y: float
 
     def meets(self, other: LabelBox) -> bool:
-        """Return whether the two overlap."""
         return (
             self.left_x < other.right_x
             and other.left_x < self.right_x
@@ -220,9 +219,7 @@ class LabelBox:
         )
 
     def holds(self, x: float, y: float) -> bool:
-        """Return whether a point is in it."""
         return self.left_x <= x <= self.right_x and self.top_y <= y <= self.bottom_y
 
     def nearest(self, x: float, y: float) -> tuple[float, float]:
-        """Return the point of the box that is nearest to a point."""
         return min(max(x, self.left_x), self.right_x), min(max(y, self.top_y), self.bottom_y)

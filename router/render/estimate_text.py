@@ -76,17 +76,19 @@ def launcher_text(row: GangEstimate, launcher: str) -> str | None:
         return None if flags.megatron is None else f"{head}\n{' '.join(flags.megatron)}"
     if flags.deepspeed is None or row.layout is None:
         return None
-    layout = row.layout.layout
-    sizes = {"tensor": layout.tensor, "pipeline": layout.pipeline, "context": layout.context, "expert": layout.expert}
-    split = [f"{name} {size}" for name, size in sizes.items() if size > 1]
+    split = _split(row.layout.layout)
     note = f"\n# not in the configuration, set it in the script: {', '.join(split)} parallel" if split else ""
     return f"{head}{note}\n{json.dumps(flags.deepspeed, indent=2)}"
 
 
+def _split(layout: ChosenLayout) -> list[str]:
+    sizes = ((name, getattr(layout, name)) for name in ("tensor", "pipeline", "context", "expert"))
+    return [f"{name} {size}" for name, size in sizes if size > 1]
+
+
 def layout_text(layout: ChosenLayout) -> str:
     """Return a layout in words: sizes above 1, micro-batches of a replica, sharding, recompute."""
-    sizes = {"tensor": layout.tensor, "pipeline": layout.pipeline, "context": layout.context, "expert": layout.expert}
-    split = [f"{name} {size}" for name, size in sizes.items() if size > 1] + [f"data {layout.data}"]
+    split = [*_split(layout), f"data {layout.data}"]
     sharding = "no sharding" if layout.sharding == "none" else layout.sharding.replace("zero", "ZeRO-")
     again = "no recompute" if layout.recompute == "none" else f"{layout.recompute} recompute"
     return f"{' x '.join(split)}, {layout.accumulation} x {layout.microbatch:.3g} sequences, {sharding}, {again}"

@@ -204,7 +204,6 @@ def _placement_type(plan: Plan, job: str) -> list[str]:
 
 
 def _learned(plan: Plan, lines: list[Line]) -> list[str]:
-    """Return sentences on what earlier runs say of the job's speed and of the pools that it uses."""
     if plan.learned is None:
         return []
     gangs = {(line.job, line.accelerator, line.accelerators) for line in lines}

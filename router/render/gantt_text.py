@@ -11,8 +11,7 @@ from router.planning.document.plan import Plan
 from router.planning.document.plan_usage import UseStep
 from router.render.axes import TimeScale
 from router.render.figures import clock, day, day_clock, money
-from router.render.gantt import Ceiling, Gantt, JobRun, Row, gantt_of
-from router.render.gantt_svg import ceiling_in_words
+from router.render.gantt import Gantt, JobRun, Row, ceiling_in_words, gantt_of
 from router.render.tables import PLAIN, Screen, clip_text, wrap_text
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
@@ -26,7 +25,7 @@ def gantt_text(plan: Plan, screen: Screen = PLAIN) -> str:
     sizes = max((len(run.size) for row in gantt.rows for run in row.runs), default=0)
     name = min(max(names, 10), _LONGEST_NAME, max(18, screen.width // 4))
     left = 2 + name + 1 + sizes + 1
-    scale = TimeScale(gantt.start, gantt.horizon, gantt.end, 0, screen.width - left, gap=1)
+    scale = TimeScale(plan.horizon_start, plan.horizon_end, gantt.end, 0, screen.width - left, gap=1)
     lines = [f"Plan of {day_clock(plan.as_of)} UTC, orders until {day_clock(plan.horizon_end)}"]
     if scale.has_outlook:
         lines[0] += f", outlook to {day_clock(gantt.end)}"
@@ -73,7 +72,9 @@ def _row(row: Row, scale: TimeScale, name: int, sizes: int, screen: Screen) -> l
         lines.append((head + _bars(run, scale)).rstrip())
     left = 2 + name + 1 + sizes + 1
     for ceiling in row.ceilings:
-        lines.append((f"  {'in use':<{left - 2}}" + _strip(ceiling, scale)).rstrip())
+        lines.append(
+            (f"  {'in use':<{left - 2}}" + _levels(ceiling.limit.use, float(ceiling.limit.amount), scale)).rstrip()
+        )
         lines.append(wrap_text(ceiling_in_words(ceiling), "  ", screen.width))
     return lines
 
@@ -85,10 +86,6 @@ def _bars(run: JobRun, scale: TimeScale) -> str:
         for first, last in _cells(bar.start, bar.end, scale):
             cells[first:last] = letter * (last - first)
     return "".join(cells)
-
-
-def _strip(ceiling: Ceiling, scale: TimeScale) -> str:
-    return _levels(ceiling.use, float(ceiling.amount), scale)
 
 
 def _levels(use: Iterable[UseStep], max_use: float, scale: TimeScale) -> str:

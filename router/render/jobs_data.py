@@ -10,11 +10,10 @@ from dataclasses import replace
 from router.controller.report.job_report import AttemptReport, CostLine, GangOutlook, JobReport, JobsReport
 from router.files.csv_text import records_csv
 from router.render.journal_words import describe_entry
-from router.render.record_table import RecordTable, TableColumn, attribute_columns
+from router.render.record_table import SCHEMA_VERSION, RecordTable, TableColumn, attribute_columns
 from router.render.status_text import gang_document, status_document
 from router.state.records import JournalEntry, NoticeRecord
 
-SCHEMA_VERSION = 1
 _GANG_FIELDS = (
     "attempt", "job", "team", "plan", "number", "state", "waits", "reason", "cloud", "region", "machines",
     "usd_per_hour", "spent_usd", "unpriced", "created_at", "made_at", "met_at", "gone_at", "deadline",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import json
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from pricing.machines import Machine
 from pricing.money import UsdPerHour, divide_half_even
 from pricing.offers import Offer
 from pricing.places import Market
-from router.render.record_table import RecordTable, TableColumn, attribute_columns
+from router.render.record_table import RecordTable, TableColumn, attribute_columns, json_document
 from router.render.tables import PLAIN, WIDTH, Screen
 
 
@@ -164,9 +163,6 @@ def distinct_sources(shown: Sequence[OfferRow]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(s.offer.source for s in shown))
 
 
-SCHEMA_VERSION = 1
-
-
 _MARKETS = {Market.ON_DEMAND: "on-dem", Market.SPOT: "spot", Market.RESERVED: "reserved"}
 
 
@@ -198,7 +194,13 @@ def _offer_table(sources: Sequence[str] = ()) -> RecordTable[OfferRow]:
             TableColumn("preempted_share", lambda s: s.offer.preempted_share, "PREEMPTED", "{:.0%}".format, wide=True),
             TableColumn("interruptions_per_hour", lambda s: s.offer.interruptions_per_hour),
             TableColumn("machines_cap", lambda s: s.offer.machines_cap, "CAP", right=True, wide=True),
-            TableColumn("provisionable", lambda s: s.offer.provisionable, "ORDERS", _orders, wide=True),
+            TableColumn(
+                "provisionable",
+                lambda s: s.offer.provisionable,
+                "ORDERS",
+                lambda can: "yes" if can else "shown only",
+                wide=True,
+            ),
             TableColumn("", lambda s: s.offer.price_basis, "BASIS", wide=True),
             TableColumn("", lambda s: s.offer.source, "SOURCE", wide=True),
             TableColumn("weak", lambda s: s.offer.weak, "WEAK BECAUSE", wide=True),
@@ -211,12 +213,7 @@ def _price_of_one(shown: OfferRow) -> str:
     return ("~" if shown.offer.weak else "") + format_price(shown.usd_per_accelerator_hour)
 
 
-def _orders(provisionable: bool) -> str:
-    return "yes" if provisionable else "shown only"
-
-
 OFFERS = _offer_table()
-RECORD_FIELDS = OFFERS.fields
 
 
 def table(shown: Sequence[OfferRow], screen: Screen = PLAIN) -> str:
@@ -234,13 +231,9 @@ def wide(shown: Sequence[OfferRow], screen: Screen = PLAIN) -> str:
 
 def as_json(shown: Sequence[OfferRow], book: PriceBook, now: datetime) -> str:
     """Return a JSON object with ``schema_version``, the book's digest and the offers."""
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "book": {"digest": book.digest, "as_of": book.as_of.isoformat()},
-        "now": now.isoformat(),
-        "offers": OFFERS.records(shown),
-    }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    named = {"digest": book.digest, "as_of": book.as_of.isoformat()}
+    document = {"book": named, "now": now.isoformat(), "offers": OFFERS.records(shown)}
+    return json_document(document, ascii_only=False)
 
 
 def as_csv(shown: Sequence[OfferRow]) -> str:

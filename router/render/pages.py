@@ -5,7 +5,8 @@ A page is one file without scripts and outside requests; equal values give equal
 
 from __future__ import annotations
 
-from collections.abc import Sized
+import html
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -46,6 +47,20 @@ def fill_template(name: str, /, **values: object) -> str:
 def html_document(title: str, style: str, body: str) -> str:
     """Return a plain page in light and dark, without scripts, links or fonts; ``style`` and ``body`` are markup."""
     return fill_template("document.html", title=title, style=Markup(style.lstrip()), body=Markup(body)) + "\n"
+
+
+def html_table(
+    header: Sequence[str], rows: Iterable[tuple[Sequence[str], str]], left_aligned: Collection[str] = frozenset()
+) -> str:
+    """Return a table of text with the class of each row; columns named in ``left_aligned`` have the class ``left``."""
+    classes = [' class="left"' if name in left_aligned else "" for name in header]
+
+    def row(tag: str, cells: Sequence[str], kind: str = "") -> str:
+        inner = "".join(f"<{tag}{cls}>{html.escape(cell)}</{tag}>" for cls, cell in zip(classes, cells, strict=True))
+        return f'<tr class="{kind}">{inner}</tr>' if kind else f"<tr>{inner}</tr>"
+
+    body = "\n".join(row("td", cells, kind) for cells, kind in rows)
+    return f"<table>\n<thead>{row('th', header)}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 
 
 # Cuts a page into parts. No text can hold it: text is escaped.
@@ -116,7 +131,7 @@ def template_environment(packages: tuple[str, ...]) -> Environment:
         "long_day": figures.long_day,
         "month_name": lambda moment: f"{moment.astimezone(UTC):%B}",
         "day_before": _day_before,
-        "count_of": _count_of,
+        "count_of": lambda count, noun: format_count(count if isinstance(count, int) else len(count), noun),
         "dict": dict,
         "exact": exact_text,
         "exact_digits": lambda amount: amount != round(amount, 2),
@@ -148,7 +163,3 @@ def _amount(amount: Decimal, words: str) -> Markup:
 def _day_before(moment: datetime) -> str:
     at = moment.astimezone(UTC) - timedelta(days=1)
     return f"{at.day} {at:%B}"
-
-
-def _count_of(number: int | Sized, noun: str) -> str:
-    return format_count(number if isinstance(number, int) else len(number), noun)

@@ -107,7 +107,6 @@ class PlanListRow:
 
     @property
     def approved_by(self) -> str:
-        """Return who approved it, in words."""
         return "not shown" if self.approvals is None else ", ".join(self.approvals) or "nobody"
 
 

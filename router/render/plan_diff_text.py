@@ -1,4 +1,4 @@
-"""The comparison of two plans as text, Markdown and JSON: causes first, then what follows, then the rest in a line."""
+"""The comparison of two plans as text, Markdown and JSON; a plan beside the one with calm spot pools."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from typing import Any
 
 from pricing.money import Usd
 from pricing.units import format_count
+from router.planning.document.plan import Plan
 from router.planning.document.plan_facts import JobPlacement
+from router.planning.document.plan_json import OPTIMISTIC, plan_content
 from router.planning.explain.changes import PlacementChange, PlanDiff
 from router.planning.explain.cost_changes import changes_by_kind
+from router.planning.what_if.what_if_comparison import VariantResult
+from router.render.record_table import RecordTable, TableColumn, attribute_columns, json_document
 from router.render.tables import (
+    MARKETS,
     PLAIN,
     Screen,
     escape_markdown,
@@ -24,7 +29,6 @@ from router.render.tables import (
     wrap_text,
 )
 
-SCHEMA_VERSION = 1
 _CHANGES = {"same": "job file"}  # shown although it is placed as before, because the job itself changed
 
 
@@ -127,34 +131,28 @@ def _where(change: PlacementChange, quiet: Set[str]) -> str:
     return "\n".join(lines)
 
 
-def _plain_place(place: JobPlacement | None) -> dict[str, Any] | None:
+def _plain_place(place: JobPlacement) -> dict[str, Any]:
     """Return a placement as plain data; ``mix`` and ``markets`` are there for gangs of two types or markets alone."""
-    if place is None:
-        return None
     return {name: value for name, value in asdict(place).items() if value or name not in ("mix", "markets")}
+
+
+_CHANGE_RECORDS: RecordTable[PlacementChange] = RecordTable(
+    (
+        TableColumn("job", lambda change: change.job),
+        TableColumn("change", lambda change: change.kind),
+        TableColumn("before", lambda change: change.before, plain=_plain_place),
+        TableColumn("after", lambda change: change.after, plain=_plain_place),
+        TableColumn("cost_before_usd", lambda change: change.cost_before),
+        TableColumn("cost_after_usd", lambda change: change.cost_after),
+        *attribute_columns("start_before", "start_after", "why", "causes", "root", "quiet"),
+    )
+)
 
 
 def diff_json(diff: PlanDiff) -> str:
     """Return ``schema_version``, totals and changes as JSON; money is written as decimal strings."""
 
-    def plain(change: PlacementChange) -> dict[str, Any]:
-        return {
-            "job": change.job,
-            "change": change.kind,
-            "before": _plain_place(change.before),
-            "after": _plain_place(change.after),
-            "cost_before_usd": str(change.cost_before) if change.cost_before else None,
-            "cost_after_usd": str(change.cost_after) if change.cost_after else None,
-            "start_before": change.start_before.isoformat() if change.start_before else None,
-            "start_after": change.start_after.isoformat() if change.start_after else None,
-            "why": change.why,
-            "causes": [asdict(cause) for cause in change.causes],
-            "root": change.root,
-            "quiet": change.quiet,
-        }
-
     document = {
-        "schema_version": SCHEMA_VERSION,
         "cost_before_usd": str(diff.cost_before),
         "cost_after_usd": str(diff.cost_after),
         "same_book": diff.same_book,
@@ -165,6 +163,60 @@ def diff_json(diff: PlanDiff) -> str:
             for each in changes_by_kind(diff)
         ],
         "order": [change.job for change in diff.shown],
-        "changes": [plain(c) for c in diff.changes],
+        "changes": _CHANGE_RECORDS.records(diff.changes),
     }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return json_document(document, ascii_only=False)
+
+
+_LEFT_OUT = "left out"
+
+
+def optimistic_text(plan: Plan, lower: VariantResult, screen: Screen = PLAIN) -> str:
+    """Return the total of both plans, and a row for each job whose place or cost differs."""
+    words = (
+        f"total {format_usd(plan.cost_usd)} now, {format_usd(lower.plan.cost_usd)} with every spot pool at the lower "
+        f"end of the 80 % interval of its interruptions; the plan is the one above"
+    )
+    if lower.within_gap:
+        words += " (the gaps of the two plans may explain the difference)"
+    parts = [wrap_text(words, width=screen.width)]
+    changes = _changes(lower)
+    parts.append(_JOBS.text(changes, screen) if changes else "no job has another place or cost then")
+    return "\n\n".join(parts) + "\n"
+
+
+def with_optimistic(plan: Plan, lower: VariantResult) -> str:
+    """Return the plan's JSON with the comparison under a key of its own, which readers of plans pass over."""
+    content = {**plan_content(plan), OPTIMISTIC: _content(lower)}
+    return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _content(lower: VariantResult) -> dict[str, Any]:
+    return {
+        "cost_usd": str(lower.plan.cost_usd),
+        "difference_usd": str(lower.difference),
+        "within_gap": lower.within_gap,
+        "unplaced": [item.job for item in lower.plan.unplaced],
+        "jobs": _JOBS.records(_changes(lower)),
+    }
+
+
+def _changes(lower: VariantResult) -> Sequence[PlacementChange]:
+    return [move for move in lower.moves if not move.quiet]
+
+
+def _place(place: JobPlacement | None) -> str:
+    return _LEFT_OUT if place is None else f"{place.cloud}/{place.region} {MARKETS[place.market]}"
+
+
+_JOBS: RecordTable[PlacementChange] = RecordTable(
+    (
+        TableColumn("job", lambda change: change.job, "JOB", width=18),
+        TableColumn("", lambda change: _place(change.before), "NOW", width=19),
+        TableColumn("before", lambda change: change.before, plain=str),
+        TableColumn("cost_before_usd", lambda change: change.cost_before, "COST", format_usd, right=True),
+        TableColumn("", lambda change: _place(change.after), "AT THE LOWER END", width=19),
+        TableColumn("after", lambda change: change.after, plain=str),
+        TableColumn("cost_after_usd", lambda change: change.cost_after, "COSTS", format_usd, right=True),
+    )
+)

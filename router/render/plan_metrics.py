@@ -10,8 +10,7 @@ from datetime import datetime
 from router.planning.document.plan import Plan
 from router.planning.document.plan_json import plan_content
 from router.render.figures import stamp
-
-SCHEMA_VERSION = 1
+from router.render.record_table import SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,11 @@
-"""Plans as a table that fits the screen, or a wide table with every line and move. Pure functions."""
+"""Plans as a table that fits the screen, as a wide table with every line and move, or in part: some jobs, and sums."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from pricing.money import ZERO, Usd
 from pricing.places import mixes_simulated_and_real
@@ -53,7 +56,11 @@ def table(plan: Plan, screen: Screen = PLAIN) -> str:
 
 def jobs_table(plan: Plan, jobs: Sequence[JobSummary], screen: Screen) -> str:
     """Return one row for each placed job of these; "" without any."""
-    rows = [_row(plan, job) for job in sorted(jobs, key=_by_start) if job.finish is not None]
+    rows = [
+        _row(plan, job)
+        for job in sorted(jobs, key=lambda job: (job.start.isoformat() if job.start else "", job.job))
+        if job.finish is not None
+    ]
     header = ("JOB", "WHERE", "GPUS", "BUY", "START", "$/STEP", "COST")
     widths = {"JOB": 19, "WHERE": 16, "GPUS": 9}
     return format_table(header, rows, frozenset({"$/STEP", "COST"}), widths, screen) if rows else ""
@@ -84,10 +91,6 @@ def wide(plan: Plan, screen: Screen = PLAIN) -> str:
     return "\n\n".join(p for p in parts if p) + "\n"
 
 
-def _by_start(job: JobSummary) -> tuple[str, str]:
-    return (job.start.isoformat() if job.start else "", job.job)
-
-
 def _row(plan: Plan, job: JobSummary) -> tuple[str, ...]:
     own = [x for x in plan.lines if x.job == job.job]
     place = main_placement(plan.lines, job.job)
@@ -111,19 +114,14 @@ def _row(plan: Plan, job: JobSummary) -> tuple[str, ...]:
     )
 
 
-def _wide_kind(line: Line) -> str:
-    return line.kind + ("" if line.share >= 1 else f" {line.share:.0%}")
-
-
 def _wide_fallback(fallback: LineFallback) -> str:
-    """Return place, machines and how often it is needed."""
     where = f"{fallback.cloud}/{fallback.zone or fallback.region}"
     return f"{where} {fallback.machines}x {fallback.instance_type} {fallback.probability:.0%}"
 
 
 _LINE_COLUMNS: tuple[TableColumn[Line], ...] = (
     TableColumn("", lambda line: line.job, "JOB"),
-    TableColumn("", _wide_kind, "KIND"),
+    TableColumn("", lambda line: line.kind + ("" if line.share >= 1 else f" {line.share:.0%}"), "KIND"),
     TableColumn("", lambda line: "/".join(p for p in (line.cloud, line.region, line.zone) if p), "WHERE"),
     TableColumn("", lambda line: line.instance_type, "MACHINE"),
     TableColumn("", lambda line: f"{line.machines}{'?' if line.capacity else ''}", "N", right=True),
@@ -412,3 +410,94 @@ def describe_placed(jobs: int, saves: Usd) -> str:
     """Return how many more jobs a plan places, and what it then costs more or less, in words."""
     bill = f"{format_usd(-saves)} more" if saves.nanos < 0 else f"{format_usd(saves)} less"
     return f"{format_count(jobs, 'more job')}, and the plan then costs {bill}"
+
+
+SumsBy = Literal["team", "pool"]
+_MOVES: Final = "moving data"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSum:
+    """The jobs of one team, or the lines in one pool, summed up; ``gpu_hours`` are those expected to be billed."""
+
+    name: str
+    jobs: frozenset[str]
+    left_out: frozenset[str]
+    gpu_hours: float
+    cost_usd: Usd
+
+
+def jobs_of(plan: Plan, teams: Collection[str], names: Collection[str]) -> tuple[JobSummary, ...]:
+    """Return the jobs of these teams and of these names; an empty collection rules nothing out."""
+    return tuple(job for job in plan.jobs if (not teams or job.team in teams) and (not names or job.job in names))
+
+
+def plan_sums(plan: Plan, jobs: Sequence[JobSummary], by: SumsBy) -> tuple[PlanSum, ...]:
+    """Return sums over the jobs, dearest first; those by pool have moves of data in a row of their own."""
+    team = {job.job: job.team for job in jobs}
+    sums: dict[str, PlanSum] = {}
+
+    def add(name: str, job: str, gpu_hours: float, usd: Usd, *, placed: bool = True) -> None:
+        old = sums.get(name, PlanSum(name, frozenset(), frozenset(), 0.0, Usd(0)))
+        jobs, left_out = (old.jobs | {job}, old.left_out) if placed else (old.jobs, old.left_out | {job})
+        sums[name] = PlanSum(name, jobs, left_out, old.gpu_hours + gpu_hours, old.cost_usd + usd)
+
+    for line in (line for line in plan.lines if line.job in team):
+        pool = f"{line.cloud}/{line.region} {line.accelerator} {MARKETS[line.market]}"
+        hours = float(line.hours) * line.accelerators
+        add(pool if by == "pool" else team[line.job], line.job, hours, line.cost_usd)
+    for move in (move for move in plan.moves if move.job in team):
+        add(_MOVES if by == "pool" else team[move.job], move.job, 0.0, move.cost_usd)
+    for left in (left for left in plan.unplaced if left.job in team and by == "team"):
+        add(left.team, left.job, 0.0, Usd(0), placed=False)
+    return tuple(sorted(sums.values(), key=lambda row: (-row.cost_usd.nanos, row.name)))
+
+
+def sums_text(plan: Plan, jobs: Sequence[JobSummary], by: SumsBy, screen: Screen = PLAIN) -> str:
+    """Return a table of the sums, and what they come to of the plan's total."""
+    return f"{_sums_table(by).text(plan_sums(plan, jobs, by), screen)}\n\n{_share_of_plan(plan, jobs)}\n"
+
+
+def sums_json(plan: Plan, jobs: Sequence[JobSummary], by: SumsBy) -> str:
+    """Return the sums as a list of objects; dollars are decimal text."""
+    return json.dumps(_sums_table(by).records(plan_sums(plan, jobs, by)), indent=2) + "\n"
+
+
+def _sums_table(by: SumsBy) -> RecordTable[PlanSum]:
+    left: TableColumn[PlanSum] = TableColumn(
+        "left_out", lambda row: row.left_out, "LEFT OUT", _count, right=True, plain=sorted
+    )
+    return RecordTable(
+        (
+            TableColumn(by, lambda row: row.name, by.upper()),
+            TableColumn("jobs", lambda row: row.jobs, "JOBS", _count, right=True, plain=sorted),
+            *([left] if by == "team" else []),
+            TableColumn(
+                "gpu_hours",
+                lambda row: row.gpu_hours,
+                "GPU HOURS",
+                "{:,.0f}".format,
+                right=True,
+                plain=lambda hours: round(hours, 6),
+            ),
+            TableColumn("cost_usd", lambda row: row.cost_usd, "COST", format_usd, right=True),
+        )
+    )
+
+
+def _count(names: frozenset[str]) -> str:
+    return str(len(names))
+
+
+def jobs_text(plan: Plan, jobs: Sequence[JobSummary], screen: Screen = PLAIN) -> str:
+    """Return the rows of some jobs, why others of them are left out, and what they come to of the plan's total."""
+    names = {job.job for job in jobs}
+    left = [wrap_text(f"left out: {each.job}, {each.reason}", "  ") for each in plan.unplaced if each.job in names]
+    parts = [jobs_table(plan, jobs, screen), "\n".join(left), _share_of_plan(plan, jobs)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _share_of_plan(plan: Plan, jobs: Sequence[JobSummary]) -> str:
+    cost = Usd.total(job.cost_usd for job in jobs)
+    own = f"{len(jobs)} of " if len(jobs) < len(plan.jobs) else ""
+    return f"{own}{format_count(len(plan.jobs), 'job')}: {format_usd(cost)} of {format_usd(plan.cost_usd)}"

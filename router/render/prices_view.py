@@ -14,7 +14,8 @@ from router.files.csv_text import records_csv
 from router.prices.bookstore import StoredBook
 from router.prices.history_stats import SeriesStats
 from router.prices.refresh_record import RefreshRecord
-from router.render.offers_text import SCHEMA_VERSION, OfferRow
+from router.render.offers_text import OfferRow
+from router.render.record_table import SCHEMA_VERSION, RecordTable, TableColumn, attribute_columns
 
 _BOOK_FIELDS = ("name", "latest", "as_of", "digest", "offers", "file", "sha256")
 
@@ -46,7 +47,6 @@ class CloudHealth:
 
     @property
     def failed(self) -> bool:
-        """Return whether its last refresh brought nothing, or not all."""
         return self.record is not None and self.record.status in ("failed", "partial")
 
 
@@ -88,7 +88,6 @@ class PricesReport:
 
     @property
     def accelerators(self) -> tuple[str, ...]:
-        """Return the accelerators that are sold, in order."""
         return tuple(dict.fromkeys(row.machine.accelerator for row in self.cheapest))
 
 
@@ -102,14 +101,12 @@ class RegionPrices:
 
     @property
     def position(self) -> tuple[float, float] | None:
-        """Return latitude and longitude; None where they are not known."""
         if self.region is None or self.region.latitude is None or self.region.longitude is None:
             return None
         return self.region.latitude, self.region.longitude
 
     @property
     def city(self) -> str:
-        """Return the city, or the region's name where it is not known."""
         return self.region.city if self.region is not None and self.region.city else self.id.region
 
     @property
@@ -162,7 +159,7 @@ def books_document(books: Sequence[BookRow], in_use: PriceBook, clouds: Sequence
             "offers": len(in_use.offers),
             "weak": sum(bool(offer.weak) for offer in in_use.offers),
         },
-        "clouds": [_cloud_record(each) for each in clouds],
+        "clouds": _CLOUDS.records(clouds),
     }
 
 
@@ -176,15 +173,11 @@ def books_as_csv(books: Sequence[BookRow]) -> str:
     return records_csv(_BOOK_FIELDS, map(book_record, books))
 
 
-def _cloud_record(health: CloudHealth) -> dict[str, object]:
-    record = health.record
-    return {
-        "cloud": health.cloud,
-        "offers": health.offers,
-        "weak": health.weak,
-        "not_refreshed": health.stale,
-        "undated": health.undated,
-        "newest": None if health.newest is None else health.newest.isoformat(),
-        "oldest": None if health.oldest is None else health.oldest.isoformat(),
-        "last_refresh": None if record is None else {**asdict(record), "at": record.at.isoformat()},
-    }
+_CLOUDS: RecordTable[CloudHealth] = RecordTable(
+    (
+        *attribute_columns("cloud", "offers", "weak"),
+        TableColumn("not_refreshed", lambda health: health.stale),
+        *attribute_columns("undated", "newest", "oldest"),
+        TableColumn("last_refresh", lambda health: health.record),
+    )
+)

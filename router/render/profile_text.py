@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from router.config.job_points import point_argument
 from router.jobs.speed import UnknownSpeed
 from router.jobs.step_measurement import DeviceMeasurement
 from router.planning.find.next_points import MeasuringPlan, PointProposal
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, json_document
 from router.render.tables import PLAIN, Screen, format_table, format_usd, wrap_text
-
-SCHEMA_VERSION = 1
 
 
 def table(job: str, result: MeasuringPlan | UnknownSpeed, file: str, screen: Screen = PLAIN) -> str:
@@ -51,7 +48,7 @@ _PROPOSALS: RecordTable[PointProposal] = RecordTable(
 
 def as_json(job: str, result: MeasuringPlan | UnknownSpeed) -> str:
     """Return the same as JSON; ``best`` and ``points`` are absent where ``reason`` says why there are none."""
-    document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "job": job}
+    document: dict[str, Any] = {"job": job}
     if isinstance(result, UnknownSpeed):
         document["reason"] = result.reason
     else:
@@ -64,7 +61,7 @@ def as_json(job: str, result: MeasuringPlan | UnknownSpeed) -> str:
             "basis": result.speed.basis,
         }
         document["points"] = _PROPOSALS.records(result.proposals)
-    return json.dumps(document, indent=2) + "\n"
+    return json_document(document)
 
 
 def measurement_table(result: DeviceMeasurement, screen: Screen = PLAIN) -> str:
@@ -90,7 +87,6 @@ def measurement_table(result: DeviceMeasurement, screen: Screen = PLAIN) -> str:
 def measurement_json(result: DeviceMeasurement) -> str:
     """Return the same as JSON; `unlisted` is there where no price book has the accelerator."""
     document: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
         "job": result.job,
         "device": result.device,
         "points": [
@@ -114,4 +110,4 @@ def measurement_json(result: DeviceMeasurement) -> str:
     }
     if result.unlisted:
         document["unlisted"] = result.unlisted
-    return json.dumps(document, indent=2) + "\n"
+    return json_document(document)

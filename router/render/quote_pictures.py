@@ -37,11 +37,10 @@ _NINE_OF_TEN = 0.9
 _LABEL_DROPS = (-15.0, -42.0, 12.0, -70.0, 36.0, -100.0, 60.0, -130.0, 90.0, 120.0, 150.0)
 _SURE_WIDTH = 0.005  # dollars; a spread that is narrower is one amount
 
-
 CURVES = (
-    ChartLayout(1078, 292, 52, 40, 84),
-    ChartLayout(692, 292, 52, 30, 78),
-    ChartLayout(340, 264, 42, 24, 52),
+    ChartLayout(1078, 52, 40, 292, 84),
+    ChartLayout(692, 52, 30, 292, 78),
+    ChartLayout(340, 42, 24, 264, 52),
 )
 SPREADS = ((508, 194.0, 8.6), (508, 194.0, 8.6), (340, 178.0, 7.4))
 # With the radius of the dots.
@@ -54,8 +53,6 @@ STRIPS = (
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """Scales of hours and dollars within a layout."""
-
     layout: ChartLayout
     hours: Scale
     usd: Scale
@@ -73,7 +70,6 @@ class _Frame:
         return self.usd.start
 
     def at(self, point: Point) -> tuple[float, float]:
-        """Return where the median of a point lies."""
         return self.hours.at(point.hours), self.usd.at(_usd(point.p50))
 
 
@@ -144,7 +140,6 @@ def _cents(usd: Usd | None) -> str:
 
 
 def _stretches(points: Sequence[Point | None]) -> Iterator[list[Point]]:
-    """Yield runs of neighbouring points that are known."""
     run: list[Point] = []
     for p in points:
         if p is not None:
@@ -165,7 +160,6 @@ class _CurveLabels:
         self.inked = [each for which in ("p50", "p90") for each in self._inked(which)]
 
     def _inked(self, which: str) -> Iterator[tuple[float, float]]:
-        """Yield points of a line, a few pixels apart."""
         known = [(p.hours, usd) for p in self.q.curve if (usd := getattr(p, which)) is not None]
         at = [(self.frame.hours.at(h), self.frame.usd.at(usd.dollars())) for h, usd in known]
         for (x1, y1), (x2, y2) in pairwise(at):
@@ -232,7 +226,6 @@ class _CurveLabels:
         ]
 
     def _cost(self, box: LabelBox, x: float, y: float) -> float:
-        """Return how badly a label would lie there."""
         outside = (
             max(0.0, self.frame.layout.left_margin + 4 - box.left_x)
             + max(0.0, box.right_x - self.frame.layout.width)

@@ -5,12 +5,13 @@ The first figure is the expected cost: its parts add up to it, quotes are compar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from pricing.money import Usd
 from pricing.problems import Problem
-from pricing.units import format_count
+from pricing.units import format_count, format_utc
+from router.config.plan_files import StoredQuote
 from router.quotes.quote import (
     BudgetQuote,
     Other,
@@ -22,6 +23,7 @@ from router.quotes.quote import (
     Refused,
 )
 from router.render.quote_view import limits_words
+from router.render.record_table import RecordTable, TableColumn, attribute_columns
 from router.render.tables import (
     MARKETS,
     PLAIN,
@@ -120,6 +122,36 @@ def format_on_time(q: Quote) -> str:
     return f"{q.on_time:.1%}" if q.on_time > 0.9 else f"{q.on_time:.0%}"
 
 
+def _accepted(field: str) -> Callable[[StoredQuote], object]:
+    return lambda row: row.acceptance and getattr(row.acceptance, field)
+
+
+_SHORT_TIME = "{:%m-%d %H:%M}".format
+# What has no end or is not known is empty in CSV.
+STORED_QUOTES: RecordTable[StoredQuote] = RecordTable(
+    (
+        TableColumn("quote_id", lambda row: row.name, "QUOTE", lambda name: name.removeprefix("quote-")),
+        TableColumn("", lambda row: row.quote.asked_at, "ASKED", _SHORT_TIME),
+        TableColumn("job", lambda row: row.quote.job, "JOB", width=18),
+        *attribute_columns("team", of="quote"),
+        TableColumn("asked_at", lambda row: row.quote.asked_at, plain=format_utc),
+        *attribute_columns("asked_by"),
+        TableColumn("deadline", lambda row: row.quote.deadline, "BY", _SHORT_TIME, plain=format_utc),
+        TableColumn("valid_until", lambda row: row.quote.valid_until, plain=format_utc),
+        TableColumn(
+            "expected_usd", lambda row: row.quote.usd.mean, "EXPECTED", format_usd, right=True, unknown=_ENDLESS
+        ),
+        TableColumn("p90_usd", lambda row: row.quote.usd.p90),
+        *attribute_columns("on_time", of="quote"),
+        TableColumn("", lambda row: row.quote, "ON TIME", format_on_time, right=True),
+        TableColumn("accepted_at", _accepted("at")),
+        TableColumn("accepted_by", _accepted("who")),
+        TableColumn("ceiling_usd", _accepted("ceiling_usd"), "ACCEPTED", "${}".format, right=True),
+        TableColumn("plan", _accepted("plan")),
+    )
+)
+
+
 def _amount(amount: Usd | None) -> str:
     return "-" if amount is None else format_usd(amount).removeprefix("$")
 
@@ -140,7 +172,7 @@ def _quote(q: Quote, name: str, screen: Screen) -> str:
                 *_planned(q),
                 f"  done       {finish}",
                 f"  earliest   {format_timestamp(q.earliest)} for about {format_cost(q.earliest_usd)}, on demand"
-                if _has_on_demand(q)
+                if any(place.market != "spot" for place in q.places)
                 else f"  earliest   {format_timestamp(q.earliest)} if spot is never lost",
                 f"  a step     {format_step_price(q.usd_per_step) or '-'} dollars"
                 + (f", {q.steps_per_usd:,.3g} steps a dollar" if q.steps_per_usd else ""),
@@ -220,10 +252,6 @@ def _times(factors: Sequence[float]) -> str:
         return ""
     least, most = (f"{factor:.2g}" for factor in (min(factors), max(factors)))
     return f" x{least}" if least == most else f" x{least}-{most}"
-
-
-def _has_on_demand(q: Quote) -> bool:
-    return any(p.market != "spot" for p in q.places)
 
 
 def _when(moment: datetime | None) -> str:

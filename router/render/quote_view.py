@@ -80,7 +80,6 @@ class QuoteView:
 
     @property
     def command(self) -> str:
-        """Return the command that prints the same figures."""
         if self.name:
             return f"stepfare quotes show {self.name} -o json"
         q = self.quote
@@ -118,7 +117,6 @@ class QuotesView:
 
     @property
     def asked_at(self) -> datetime:
-        """Return when the quotes were asked for."""
         return self.quotes[0].quote.asked_at
 
     @property
@@ -128,7 +126,6 @@ class QuotesView:
 
     @property
     def endless(self) -> int:
-        """Return the number of quotes whose expected cost has no end."""
         return sum(view.price is None for view in self.quotes)
 
 

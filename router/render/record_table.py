@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date
 from decimal import Decimal
 from functools import partial
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from pricing.money import Usd, UsdPerHour
 from router.files.csv_text import csv_text
 from router.render.tables import PLAIN, Screen, clip_text, format_table
 
 R = TypeVar("R")
+#: Version of the JSON documents that commands print.
+SCHEMA_VERSION: Final = 1
+
+
+def json_document(members: Mapping[str, object], *, ascii_only: bool = True) -> str:
+    """Return a document that a command prints for programs: the version of its schema, then these members."""
+    return json.dumps({"schema_version": SCHEMA_VERSION, **members}, indent=2, ensure_ascii=ascii_only) + "\n"
 
 
 def plain_value(value: object) -> object:
@@ -54,12 +62,10 @@ class TableColumn(Generic[R]):
     csv: Callable[[Any], object] | None = None
 
     def data(self, row: R) -> object:
-        """Return the value that JSON has of the row."""
         value = self.value(row)
         return None if value is None else self.plain(value)
 
     def cell(self, row: R) -> str:
-        """Return the text of the row's value."""
         value = self.value(row)
         return self.unknown if value is None else self.show(value)
 
@@ -73,7 +79,6 @@ class RecordTable(Generic[R]):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Return the names of the fields of CSV and JSON."""
         return tuple(column.name for column in self.columns if column.name)
 
     def text(self, rows: Iterable[R], screen: Screen = PLAIN, *, wide: bool = False) -> str:
@@ -109,7 +114,6 @@ class RecordTable(Generic[R]):
         return {column.name: column.data(row) for column in self.columns if column.name}
 
     def records(self, rows: Iterable[R]) -> list[dict[str, object]]:
-        """Return the record of each row."""
         return [self.record(row) for row in rows]
 
     def csv(self, rows: Iterable[R], *, unknown: str = "") -> str:
@@ -120,8 +124,13 @@ class RecordTable(Generic[R]):
 
 
 def attribute_columns(*names: str, of: str = "") -> tuple[TableColumn[Any], ...]:
-    """Return a column of CSV and JSON for each named attribute of a row, or of its attribute ``of``."""
-    return tuple(TableColumn(name, attrgetter(f"{of}.{name}" if of else name)) for name in names)
+    """Return columns of CSV and JSON for named attributes of a row, or of its attribute ``of``, which may be None."""
+    return tuple(TableColumn(name, partial(_take_attribute, of, name)) for name in names)
+
+
+def _take_attribute(of: str, name: str, row: object) -> object:
+    owner = attrgetter(of)(row) if of else row
+    return None if owner is None else getattr(owner, name)
 
 
 def field_columns(

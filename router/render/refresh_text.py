@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +10,9 @@ from providers.registry import CLOUDS
 from router.prices.books import SANDBOX
 from router.prices.quality_gates import GateRejection
 from router.prices.report import BookReport, CloudReport, RefreshFailure, RefreshReport, RefreshStatus
-from router.render.record_table import RecordTable, TableColumn, attribute_columns
+from router.render.record_table import RecordTable, TableColumn, attribute_columns, json_document
 from router.render.tables import PLAIN, Screen, format_timestamp, wrap_text
 
-SCHEMA_VERSION = 1
 _SHOWN = 5
 
 
@@ -25,10 +23,6 @@ def as_text(report: RefreshReport, screen: Screen = PLAIN) -> str:
     parts += [text for cloud in report.clouds if (text := _details(cloud, stored=report.stored_for(cloud.cloud)))]
     parts += [wrap_text(f"warning: {warning}") + "\n" for warning in report.warnings]
     return "\n".join([*parts, _end(report)])
-
-
-def _number(count: int) -> str:
-    return str(count) if count else ""
 
 
 def _details(cloud: CloudReport, *, stored: bool) -> str:
@@ -89,7 +83,6 @@ def as_json(report: RefreshReport) -> str:
     """Return the whole report as JSON, with every failure, dropped reason and held-back row."""
     first = report.books[0]
     document = {
-        "schema_version": SCHEMA_VERSION,
         "now": report.now.isoformat(),
         "complete": report.complete,
         "book": _stored(first),
@@ -99,15 +92,11 @@ def as_json(report: RefreshReport) -> str:
         "warnings": list(report.warnings),
         "clouds": _CLOUDS.records(report.clouds),
     }
-    return json.dumps(document, indent=2) + "\n"
+    return json_document(document)
 
 
 def _stored(book: BookReport) -> dict[str, Any] | None:
     return None if book.stored is None else {"digest": book.stored.digest, "offers": book.stored.offers}
-
-
-def _milliseconds(seconds: float) -> float:
-    return round(seconds, 3)
 
 
 _FAILURES: RecordTable[RefreshFailure] = RecordTable(
@@ -122,7 +111,7 @@ _HELD: RecordTable[GateRejection] = RecordTable((*attribute_columns("gate"), Tab
 
 
 def _count(name: str, heading: str, value: Callable[[CloudReport], int]) -> TableColumn[CloudReport]:
-    return TableColumn(name, value, heading, _number, right=True)
+    return TableColumn(name, value, heading, lambda count: str(count) if count else "", right=True)
 
 
 _CLOUDS: RecordTable[CloudReport] = RecordTable(
@@ -142,6 +131,13 @@ _CLOUDS: RecordTable[CloudReport] = RecordTable(
         TableColumn("dropped", lambda cloud: cloud.dropped),
         TableColumn("held_back", lambda cloud: cloud.held, plain=_HELD.records),
         *attribute_columns("calls", "retries"),
-        TableColumn("seconds", lambda c: c.seconds, "TIME", "{:.1f}s".format, right=True, plain=_milliseconds),
+        TableColumn(
+            "seconds",
+            lambda c: c.seconds,
+            "TIME",
+            "{:.1f}s".format,
+            right=True,
+            plain=lambda seconds: round(seconds, 3),
+        ),
     )
 )

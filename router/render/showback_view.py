@@ -10,7 +10,7 @@ from typing import Any
 
 from router.ledger.month import Month
 from router.render.figures import day, percent
-from router.render.waterfall_svg import WaterfallStep
+from router.render.month_charts_svg import WaterfallStep
 from router.showback.apportion import sum_known
 from router.showback.facts import UNALLOCATED
 from router.showback.report.bridge import NOT_RUN
@@ -166,12 +166,10 @@ class MonthPage:
 
     @property
     def main(self) -> CurrencyFigures:
-        """Return the figures of the currency of the sentence."""
         return self.figures[0]
 
     @property
     def month_before(self) -> datetime:
-        """Return a moment of the month before it."""
         return self.month.begins - timedelta(days=1)
 
     @property
@@ -193,7 +191,6 @@ class MonthPage:
 
     @property
     def is_over(self) -> bool:
-        """Return whether the month had ended when the report was made."""
         return self.report.made_at >= self.month.ends
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
+from functools import cached_property
 
 from pricing.money import Usd
 from pricing.units import format_count
@@ -13,8 +14,8 @@ from router.planning.explain.changes import PlacementChange, PlanDiff
 from router.planning.explain.cost_changes import KindChange, changes_by_reason, cost_change, reason_of
 from router.render.drawing import in_widths
 from router.render.figures import day, day_clock
+from router.render.month_charts_svg import BRIDGES, WaterfallStep, draw_waterfall
 from router.render.pages import PageFrame, fill_template
-from router.render.waterfall_svg import BRIDGES, WaterfallStep, draw_waterfall
 
 SHOWN_CHANGES = 12
 _BRIDGE_NAME = "Waterfall of what each kind of change adds to the cost"
@@ -45,14 +46,6 @@ _SENTENCE = {
 
 
 @dataclass(frozen=True, slots=True)
-class KindRow:
-    """A reason for changes in words, with what it adds to the cost and takes from it."""
-
-    words: str
-    change: KindChange
-
-
-@dataclass(frozen=True, slots=True)
 class ChangeRow:
     """One job's change: from where to where, what it costs more, and why."""
 
@@ -64,30 +57,67 @@ class ChangeRow:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SinceView:
-    """The changes since an earlier plan; ``kinds`` add up to ``more_usd`` exactly."""
+    """The changes from an earlier plan to a later one; ``kinds`` add up to ``more_usd`` exactly."""
 
-    title: str
+    diff: PlanDiff
     before: Plan
-    before_id: str
-    sentence: str
-    kinds: tuple[KindRow, ...]
-    changes: tuple[ChangeRow, ...]
-    quiet: str
-    limits: tuple[str, ...]
-    cost_before: Usd
-    cost_after: Usd
+    before_digest: str
+    after: Plan
+
+    @property
+    def title(self) -> str:
+        is_yesterday = self.after.as_of.date() - self.before.as_of.date() == timedelta(days=1)
+        return "Since yesterday" if is_yesterday else f"Since {day(self.before.as_of)}"
+
+    @property
+    def before_id(self) -> str:
+        return f"plan-{self.before_digest[:12]}"
+
+    @cached_property
+    def kinds(self) -> tuple[KindChange, ...]:
+        """Return the reasons for changes, with what each adds to the cost and takes from it."""
+        return changes_by_reason(self.diff)
+
+    def kind_words(self, kind: str) -> str:
+        """Return a reason for changes in words."""
+        return _WORDS[kind]
+
+    @cached_property
+    def sentence(self) -> str:
+        """Return the numbers of jobs that came, went and changed, such as ``2 jobs are new, 1 is gone``.
+
+        Jobs that changed in time alone are told where nothing else changed.
+        """
+        counts = {each.kind: each.jobs for each in self.kinds if each.kind != "time" or len(self.kinds) == 1}
+        found = [(counts[kind], words[counts[kind] > 1]) for kind, words in _SENTENCE.items() if kind in counts]
+        if not found:
+            return "No job changed"
+        (first, words), *others = found
+        return ", ".join([f"{format_count(first, 'job')} {words}", *(f"{count:,} {words}" for count, words in others)])
+
+    @cached_property
+    def changes(self) -> tuple[ChangeRow, ...]:
+        return tuple(_row(change) for change in self.diff.shown)
+
+    @property
+    def quiet(self) -> str:
+        """Return how many jobs changed too little to be listed, in words; "" for none."""
+        count = len(self.diff.quiet)
+        if not count:
+            return ""
+        verb = "is" if count == 1 else "are"
+        return f"{format_count(count, 'job')} changed in time alone or by less than a cent, and {verb} not listed"
 
     @property
     def more_usd(self) -> Usd:
         """Return what the later plan costs more; below zero where it costs less."""
-        return self.cost_after - self.cost_before
+        return self.diff.cost_after - self.diff.cost_before
 
     @property
     def changed_jobs(self) -> int:
-        """Return the number of jobs of which something changed."""
-        return sum(row.change.jobs for row in self.kinds)
+        return sum(each.jobs for each in self.kinds)
 
     @property
     def first_changes(self) -> tuple[ChangeRow, ...]:
@@ -108,52 +138,12 @@ class SinceView:
 def bridge_of(since: SinceView) -> tuple[WaterfallStep, ...]:
     """Return the steps of the difference, by reason, and their sum."""
     level, steps = Decimal(0), []
-    for row in since.kinds:
-        amount = _decimal(row.change.together_usd)
+    for each in since.kinds:
+        amount = Decimal(each.together_usd.nanos).scaleb(-9)
         level += amount
-        if row.change.kind == "time":  # less than a cent a job: no bar would be seen
-            continue
-        steps.append(WaterfallStep(row.words, format_count(row.change.jobs, "job"), "reason", amount, level))
+        if each.kind != "time":  # less than a cent a job: no bar would be seen
+            steps.append(WaterfallStep(_WORDS[each.kind], format_count(each.jobs, "job"), "reason", amount, level))
     return (*steps, WaterfallStep("all changes", "", "spent", level, level))
-
-
-def _decimal(usd: Usd) -> Decimal:
-    return Decimal(usd.nanos).scaleb(-9)
-
-
-def since_view(diff: PlanDiff, before: Plan, before_digest: str, after: Plan) -> SinceView:
-    """Return what a page says of the changes from one plan to the next."""
-    kinds = changes_by_reason(diff)
-    return SinceView(
-        title=_title(before, after),
-        before=before,
-        before_id=f"plan-{before_digest[:12]}",
-        sentence=_sentence(kinds),
-        kinds=tuple(KindRow(_WORDS[each.kind], each) for each in kinds),
-        changes=tuple(_row(change) for change in diff.shown),
-        quiet=_quiet(diff),
-        limits=diff.limits,
-        cost_before=diff.cost_before,
-        cost_after=diff.cost_after,
-    )
-
-
-def _title(before: Plan, after: Plan) -> str:
-    is_yesterday = after.as_of.date() - before.as_of.date() == timedelta(days=1)
-    return "Since yesterday" if is_yesterday else f"Since {day(before.as_of)}"
-
-
-def _sentence(kinds: tuple[KindChange, ...]) -> str:
-    """Return the numbers of jobs that came, went and changed, such as ``2 jobs are new, 1 is gone``.
-
-    Jobs that changed in time alone are told where nothing else changed.
-    """
-    counts = {each.kind: each.jobs for each in kinds if each.kind != "time" or len(kinds) == 1}
-    found = [(counts[kind], words[counts[kind] > 1]) for kind, words in _SENTENCE.items() if kind in counts]
-    if not found:
-        return "No job changed"
-    (first, words), *others = found
-    return ", ".join([f"{format_count(first, 'job')} {words}", *(f"{count:,} {words}" for count, words in others)])
 
 
 def _row(change: PlacementChange) -> ChangeRow:
@@ -169,14 +159,6 @@ def _row(change: PlacementChange) -> ChangeRow:
     if not why:
         why = {"new": "new job", "gone": "no longer among the jobs"}.get(change.kind, "not said")
     return ChangeRow(change.job, _WORDS[reason_of(change)], place, came_from, cost_change(change), why)
-
-
-def _quiet(diff: PlanDiff) -> str:
-    count = len(diff.quiet)
-    if not count:
-        return ""
-    verb = "is" if count == 1 else "are"
-    return f"{format_count(count, 'job')} changed in time alone or by less than a cent, and {verb} not listed"
 
 
 def plan_diff_page(plan: Plan, digest: str, since: SinceView, frame: PageFrame | None = None) -> str:

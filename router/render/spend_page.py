@@ -14,9 +14,8 @@ from router.ledger.budget import Budget, BudgetStatus
 from router.ledger.month import Month
 from router.render.drawing import element
 from router.render.pages import PageFrame, fill_template
-from router.render.showback_page import owner_link, waste_bar
+from router.render.showback_page import SpendLinks, owner_link, waste_bar
 from router.render.showback_view import month_page_of, owner_name
-from router.render.spend_links import SpendLinks
 from router.showback.apportion import sum_known
 from router.showback.facts import UNALLOCATED
 from router.showback.labels import label_name
@@ -38,7 +37,6 @@ class PageOfMonth:
 
     @property
     def is_over(self) -> bool:
-        """Return whether the month had ended when its figures were made."""
         return self.made_at >= self.month.ends
 
     @property
@@ -127,7 +125,6 @@ class BudgetLine:
 
     @property
     def name(self) -> str:
-        """Return the owner in words."""
         return budget_owner(self.status.budget)
 
     @property

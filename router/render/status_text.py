@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 
-from pricing.money import Usd
 from router.controller.report.report import GangReport, StatusReport
 from router.jobs.standstill import StandstillFinding
-from router.render.record_table import RecordTable, TableColumn, attribute_columns
+from router.render.record_table import SCHEMA_VERSION, RecordTable, TableColumn, attribute_columns, json_document
 from router.render.tables import PLAIN, Screen, format_timestamp, format_usd, wrap_text
 from router.state.records import NodeRecord
-
-SCHEMA_VERSION = 1
 
 
 def as_table(report: StatusReport, screen: Screen = PLAIN) -> str:
@@ -42,7 +38,7 @@ def as_wide(report: StatusReport, screen: Screen = PLAIN) -> str:
 
 def as_json(report: StatusReport) -> str:
     """Return the report as JSON."""
-    return json.dumps(status_document(report), indent=2)
+    return json_document(status_document(report))
 
 
 def status_document(report: StatusReport) -> dict[str, object]:
@@ -60,16 +56,8 @@ def gang_document(gang: GangReport) -> dict[str, object]:
     return _GANGS.record(gang)
 
 
-def _price(gang: GangReport) -> float | None:
-    return None if gang.unpriced else gang.attempt.usd_per_hour.dollars()
-
-
-def _spent(gang: GangReport) -> Usd | None:
-    return None if gang.unpriced else gang.spent_usd
-
-
-def _agreed(gang: GangReport) -> Usd | None:
-    return gang.order.agreed_usd if gang.order.agreed_usd.nanos else None
+def _priced(take: Callable[[GangReport], object]) -> Callable[[GangReport], object]:
+    return lambda gang: None if gang.unpriced else take(gang)
 
 
 def _standstill_record(finding: StandstillFinding) -> dict[str, object]:
@@ -105,7 +93,6 @@ _NODES: RecordTable[NodeRecord] = RecordTable(
     )
 )
 
-
 _POLICIES: RecordTable[GangReport] = RecordTable(
     (
         TableColumn("", lambda gang: gang.attempt.id, "ATTEMPT"),
@@ -137,9 +124,7 @@ _GANGS: RecordTable[GangReport] = RecordTable(
         TableColumn("quoted_policy", lambda gang: gang.quoted_policy, plain=lambda policy: policy.content),
         *attribute_columns("resumes", "first_step", "checkpoint_seconds", "last_step", "kept_step", of="attempt"),
         *attribute_columns("team", "cloud", "region", "machines", "usd_per_hour", "max_usd_per_hour", of="attempt"),
-        TableColumn("spent_usd", lambda gang: gang.spent_usd),
-        TableColumn("unpriced", lambda gang: gang.unpriced),
-        TableColumn("planned_end", lambda gang: gang.planned_end),
+        *attribute_columns("spent_usd", "unpriced", "planned_end"),
         TableColumn("late", lambda gang: gang.is_late),
         TableColumn("agreed_usd", lambda gang: gang.order.agreed_usd),
         TableColumn("order_spent_usd", lambda gang: gang.order.spent_usd),
@@ -148,9 +133,18 @@ _GANGS: RecordTable[GangReport] = RecordTable(
         TableColumn("all_reduce", lambda gang: gang.all_reduce, plain=_all_reduce_record),
         *attribute_columns("created_at", "made_at", "met_at", "gone_at", of="attempt"),
         TableColumn("nodes", lambda gang: gang.nodes, plain=_NODES.records),
-        TableColumn("", _price, "$/H", "{:.2f}".format, right=True, unknown="unknown"),
-        TableColumn("", _spent, "SPENT", format_usd, right=True, unknown="unknown"),
-        TableColumn("", _agreed, "AGREED", format_usd, right=True),
+        TableColumn(
+            "",
+            _priced(lambda g: g.attempt.usd_per_hour.dollars()),
+            "$/H",
+            "{:.2f}".format,
+            right=True,
+            unknown="unknown",
+        ),
+        TableColumn("", _priced(lambda g: g.spent_usd), "SPENT", format_usd, right=True, unknown="unknown"),
+        TableColumn(
+            "", lambda g: g.order.agreed_usd if g.order.agreed_usd.nanos else None, "AGREED", format_usd, right=True
+        ),
         TableColumn("", lambda gang: gang.planned_end, "PLANNED END", lambda end: f"{end:%m-%d %H:%MZ}"),
         TableColumn("", lambda gang: gang.attempt.id, "ATTEMPT"),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
@@ -133,8 +134,6 @@ def _widen(
 
 def wrap_text(text: str, indent: str = "", width: int = WIDTH) -> str:
     """Wrap a paragraph to ``width`` columns, later lines indented two more; a longer word stays whole, to be copied."""
-    import textwrap
-
     return textwrap.fill(
         text,
         width,

@@ -20,7 +20,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from router.app.plan import PlanOptions, plan_request
-from router.cli.numeric_kernels import fix_numeric_kernels
+from router.cli import fix_numeric_kernels
 from router.planning.document.plan_json import plan_content
 from router.planning.planner import PlanRequest, make_plan
 from router.prices.books import load_book

@@ -26,7 +26,7 @@ from router.console.answers import AnswerCache
 from router.console.site import ConsoleSite
 from router.console.spend_questions import kept_month
 from router.ledger.month import Month
-from router.render.spend_links import SpendLinks, name_of_segment, path_segment
+from router.render.showback_page import SpendLinks, name_of_segment, path_segment
 from router.showback.report.export import report_schema, report_to_csv, report_to_json, report_to_workbook
 from router.showback.report.lines import SpendLine, find_level
 from tests.support.command import run

@@ -31,7 +31,7 @@ from router.planning.document.plan_names import QUOTE
 from router.planning.explain.changes import plan_diff
 from router.prices.history import read_series
 from router.render.figures import cents
-from router.render.since_view import since_view
+from router.render.since_view import SinceView
 from tests.support.clouds import STEPFARE
 from tests.support.command import run
 from tests.support.console_browser import command_json, serving
@@ -94,15 +94,15 @@ def test_the_plan_is_the_one_of_the_readme(demo: Demo) -> None:
 def test_the_night_before_differs_as_nights_do_and_its_reasons_add_up_to_the_cent(demo: Demo) -> None:
     before, after = demo.plan(1), demo.plan(0)
     diff = plan_diff(before, after)
-    view = since_view(diff, before, "0" * 64, after)
+    view = SinceView(diff, before, "0" * 64, after)
     gone = {each.job for each in diff.changes if each.kind == "gone"}
     assert gone == {GONE.stem}
     assert {job.job for job in before.jobs} - gone == {NIGHTLY_JOB, MIDTRAINING, *LATER}
     assert any(each.before.region != each.after.region for each in diff.changes if each.before and each.after)
     assert view.title == "Since yesterday"
-    assert Usd.total(row.change.together_usd for row in view.kinds) == after.cost_usd - before.cost_usd
+    assert Usd.total(row.together_usd for row in view.kinds) == after.cost_usd - before.cost_usd
     # As a reader adds them: each row of the page is rounded to the cent, so that their sum may be a cent off.
-    shown = [Decimal(cents(row.change.together_usd)) for row in view.kinds]
+    shown = [Decimal(cents(row.together_usd)) for row in view.kinds]
     assert abs(sum(shown) - Decimal(cents(view.more_usd))) <= CENT * len(shown) / 2
 
 

@@ -23,7 +23,7 @@ from router.planning.document.plan_schema import plan_schema
 from router.planning.document.restricted_plan import restrict_plan
 from router.planning.explain.changes import plan_diff
 from router.planning.explain.cost_changes import changes_by_kind
-from router.render.since_view import since_view
+from router.render.since_view import SinceView
 from router.render.tonight_page import tonight_page
 from tests.support.scenes import ALPS, LAKE, NORTH, SOUTH, a_job, plan_of
 
@@ -160,8 +160,8 @@ def test_a_comparison_of_parts_names_nobody_else_and_adds_up(kept: set[str]) -> 
     old, new = restrict_plan(before, kept), restrict_plan(after, kept)
     diff = plan_diff(old, new)
     assert Usd.total(kind.together_usd for kind in changes_by_kind(diff)) == new.cost_usd - old.cost_usd
-    view = since_view(diff, old, "0" * 64, new)
-    words = repr((view.sentence, view.changes, view.limits, view.kinds))
+    view = SinceView(diff, old, "0" * 64, new)
+    words = repr((view.sentence, view.changes, view.diff.limits, view.kinds))
     for name, team in JOBS.items():
         assert team in kept or (name not in words and team not in words)
     assert "$" not in "".join(cause.text for c in diff.changes for cause in c.causes if cause.kind == "gap")

@@ -21,8 +21,7 @@ from router.planning.what_if.what_if_syntax import parse_sweep, vary
 from router.render.explain_text import job_text
 from router.render.plan_text import table
 from router.render.tonight_page import tonight_page
-from router.render.what_if_plot import cost_plot
-from router.render.what_if_text import as_csv, as_json
+from router.render.what_if_text import as_csv, as_json, cost_plot
 from router.render.what_if_text import table as what_if_table
 from tests.support.made_up_book import offer
 from tests.support.night import nightly_plan

@@ -54,22 +54,6 @@ def test_it_runs_that_much_faster_since_the_moment(
     assert played() == SINCE + timedelta(seconds=seconds + seconds // 30)
 
 
-def test_it_never_goes_back(wall: list[datetime], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(options.VARIABLE, "3600@2026-11-21T18:00:00Z")
-    played = options.chosen_clock()
-    moments = []
-    for _ in range(100):
-        wall[0] += timedelta(microseconds=1)
-        moments.append(played())
-    assert moments == sorted(moments)
-
-
-def test_two_processes_agree(wall: list[datetime], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It hangs on nothing but the variable and the time of day."""
-    monkeypatch.setenv(options.VARIABLE, "60@2026-11-21T18:00:00Z")
-    assert options.chosen_clock()() == options.chosen_clock()()
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -31,7 +31,7 @@ def test_texts_are_quoted_and_numbers_are_not() -> None:
     header, row = csv.reader(io.StringIO(records_csv(list(ROW), [ROW])))
     assert header == list(ROW)
     assert row == ["'=HYPERLINK(1)", "-5.25", "-3", "'@x", "", "-1e-09", "False"]
-    assert csv_text(["=a"], [[None], ["-1e5"]], unknown="none") == "'=a\nnone\n'-1e5\n"
+    assert csv_text(["=a"], [[None], ["-1e5"], ["-12.50"], ["+3"]], unknown="none") == "'=a\nnone\n'-1e5\n-12.50\n+3\n"
 
 
 @pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from router.cli import numeric_kernels
+from router import cli
 from tests.support.repository import ROOT
 
 SEEN = """
@@ -23,8 +23,8 @@ def settings_on(flags: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> di
     """The variables that are set on a machine whose processor has these flags."""
     file = folder / "cpuinfo"
     file.write_text(f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t:\n", encoding="ascii")
-    monkeypatch.setattr(numeric_kernels, "_PROCESSORS", file)
-    return numeric_kernels._settings(numeric_kernels._processor_flags())
+    monkeypatch.setattr(cli, "_PROCESSORS", file)
+    return cli._settings(cli._processor_flags())
 
 
 def test_a_command_computes_as_a_machine_with_avx2_alone() -> None:
@@ -36,7 +36,7 @@ def test_a_command_computes_as_a_machine_with_avx2_alone() -> None:
     )
     threads, kernels, has_avx512 = done.stdout.rstrip("\n").split(" ")
     assert (threads, has_avx512) == ("1", "False")
-    assert kernels == ("Haswell" if "avx2" in numeric_kernels._processor_flags() else "")
+    assert kernels == ("Haswell" if "avx2" in cli._processor_flags() else "")
 
 
 def test_nothing_is_taken_from_a_processor_that_lacks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,5 +53,5 @@ def test_nothing_is_taken_from_a_processor_that_lacks_it(tmp_path: Path, monkeyp
 def test_a_system_that_does_not_tell_its_processor_sets_the_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(numeric_kernels, "_PROCESSORS", tmp_path / "none")
-    assert numeric_kernels._settings(numeric_kernels._processor_flags()) == {"OPENBLAS_NUM_THREADS": "1"}
+    monkeypatch.setattr(cli, "_PROCESSORS", tmp_path / "none")
+    assert cli._settings(cli._processor_flags()) == {"OPENBLAS_NUM_THREADS": "1"}

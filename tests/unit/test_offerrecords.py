@@ -10,7 +10,7 @@ import pytest
 
 from pricing.book_file import embedded_book, read_book
 from pricing.problems import InvalidInputError
-from router.render.offers_text import RECORD_FIELDS, OfferFilters, OfferSortKey, as_csv, select_offers
+from router.render.offers_text import OFFERS, OfferFilters, OfferSortKey, as_csv, select_offers
 
 BOOK = embedded_book()
 HEADER = "cloud,region,instance_type,market,accelerator,accelerator_count,usd_per_hour,source,as_of"
@@ -77,4 +77,4 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, place: str) -> None:
 def test_the_written_fields_are_those_that_can_be_read() -> None:
     from pricing.offer_csv import DERIVED_COLUMNS, OPTIONAL_RECORD_COLUMNS, REQUIRED_COLUMNS
 
-    assert set(RECORD_FIELDS) == {*REQUIRED_COLUMNS, *OPTIONAL_RECORD_COLUMNS, *DERIVED_COLUMNS}
+    assert set(OFFERS.fields) == {*REQUIRED_COLUMNS, *OPTIONAL_RECORD_COLUMNS, *DERIVED_COLUMNS}

@@ -124,7 +124,7 @@ def test_json_is_exact_and_versioned() -> None:
 def test_csv_has_the_same_fields() -> None:
     rows = shown(OfferFilters(clouds=("nebius",)))
     read = list(csv.DictReader(io.StringIO(offers_text.as_csv(rows))))
-    assert tuple(read[0]) == tuple(offers_text.OFFERS.record(rows[0])) == offers_text.RECORD_FIELDS
+    assert tuple(read[0]) == tuple(offers_text.OFFERS.record(rows[0])) == offers_text.OFFERS.fields
     assert len(read) == len(rows)
     assert read[0]["provisionable"] == "false"
 

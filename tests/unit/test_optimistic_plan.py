@@ -15,7 +15,7 @@ from router.planning.document.plan_json import plan_content, plan_from_json, pla
 from router.planning.document.plan_schema import plan_schema
 from router.planning.planner import PlanRequest, make_plan
 from router.planning.what_if.what_if_comparison import VariantResult
-from router.render.optimistic_text import optimistic_text, with_optimistic
+from router.render.plan_diff_text import optimistic_text, with_optimistic
 from tests.support.made_up_book import offer
 from tests.support.scenes import NORTH, SOUTH, a_job, a_request
 

@@ -20,7 +20,7 @@ from pricing.risk import RiskPrior, RiskSignal
 from router.app.queries.prices import compute_pool_risks, find_pool_risks, list_pool_risks
 from router.render import pool_risk_text
 from router.render.offers_text import OfferFilters
-from router.render.pool_risk_view import WATCHES, PoolRisk
+from router.render.pool_risk_text import WATCHES, PoolRisk
 from tests.support.books import AN_OFFER, MACHINE, PRIORS, a_book, spot
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)

@@ -18,8 +18,7 @@ from router.render.cost_terms_text import SHORT_COLUMNS
 from router.render.drawing import text_width
 from router.render.figures import cents, chance, money, percent
 from router.render.gantt import gantt_of, runs_of
-from router.render.tonight_page import tonight_page
-from router.render.tonight_view import tonight_of
+from router.render.tonight_page import tonight_of, tonight_page
 from tests.support.night import nightly_plan
 from tests.support.nights import HOUR, NOW, a_line, a_night
 from tests.support.page_reader import Element, check_landmarks, read_page
@@ -220,7 +219,7 @@ def test_a_limit_that_no_bar_uses_is_kept_for_fallbacks() -> None:
 def test_the_ceilings_of_the_examples_are_the_amounts_of_their_limits() -> None:
     plan = nightly_plan()
     assert plan.usage is not None
-    shown = {(c.name, c.amount): c for row in gantt_of(plan).rows for c in row.ceilings}
+    shown = {(c.name, c.limit.amount): c for row in gantt_of(plan).rows for c in row.ceilings}
     assert len(shown) == len(plan.usage.limits) > 2
     assert shown["use1 p5 until June", 1].size == "1 machine"
 

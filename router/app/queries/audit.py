@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -63,14 +62,3 @@ def audit_content(trail: AuditTrail) -> dict[str, Any]:
     """Return the entries as plain data, as ``stepfare audit -o json`` prints them."""
     rows = [{**asdict(entry), "at": entry.at.isoformat(), "usd": str(entry.usd)} for entry in trail.entries]
     return {"schema_version": SCHEMA_VERSION, "entries": rows}
-
-
-def accepted_policies(details: Mapping[str, object]) -> str:
-    """Return the names of the accepted policies, followed in brackets by the quoted policies they replaced."""
-
-    def names(key: str) -> list[str]:
-        policies = details.get(key)
-        return sorted({str(policy["name"]) for policy in policies.values()}) if isinstance(policies, dict) else []
-
-    overridden = names("overridden_policies")
-    return ", ".join(names("policies")) + (f" (quoted: {', '.join(overridden)})" if overridden else "")

@@ -34,7 +34,7 @@ from router.prices.pool_availability import read_exposures
 from router.prices.refresh_record import RefreshRecord, read_records
 from router.render.history_text import HistoryView
 from router.render.offers_text import OfferFilters, OfferRow, OfferSelection, OfferSortKey, select_offers, unknown_names
-from router.render.pool_risk_view import PoolRisk
+from router.render.pool_risk_text import PoolRisk
 from router.render.prices_view import (
     BookRow,
     CloudHealth,

@@ -11,11 +11,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from router.access.identity import Permission
-from router.app.queries.audit import AuditFilter, AuditTrail, accepted_policies, audit_content, read_audit_log
+from router.app.queries.audit import AuditFilter, AuditTrail, audit_content, read_audit_log
 from router.app.queries.context import QueryContext
 from router.console.answers import CSV, JSON
 from router.console.site import ConsoleSite
-from router.render.audit_page import AuditRow, audit_csv
+from router.render.audit_page import AUDIT_ENTRIES, AuditRow
 from router.render.pages import PageFrame, fill_template
 
 _SHOWN = 100
@@ -43,7 +43,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
     @router.get("/audit.csv")
     def audit_as_csv(request: Request, who: str = "", what: str = "", plan: str = "") -> Response:
         trail = read_audit_log(site.asked_by(request), AuditFilter(who, what, plan))
-        return Response(audit_csv(_newest(trail, None)), media_type=CSV)
+        return Response(AUDIT_ENTRIES.csv(_newest(trail, None), unknown="none"), media_type=CSV)
 
     @router.get("/audit.json")
     def audit_as_json(request: Request, who: str = "", what: str = "", plan: str = "") -> Response:
@@ -59,22 +59,18 @@ def _draw(
 ) -> str:
     trail = read_audit_log(context, audit_filter)
     newest = _newest(trail, before)
-    stored = context.store.plans.stored(row.entry.digest for row in newest[:_SHOWN])
-    shown = tuple(replace(row, has_plan=row.entry.digest in stored) for row in newest[:_SHOWN])
+    shown = newest[:_SHOWN]
     return fill_template(
         "audit.html",
         frame=frame,
         trail=trail,
         chosen=audit_filter,
         rows=shown,
+        stored=context.store.plans.stored(row.entry.digest for row in shown),
         older=f"/audit?{urlencode({**words, 'before': shown[-1].entry.seq})}" if len(newest) > _SHOWN else "",
         now=context.clock(),
     )
 
 
 def _newest(trail: AuditTrail, before: int | None) -> tuple[AuditRow, ...]:
-    return tuple(
-        AuditRow(entry, accepted_policies(entry.details))
-        for entry in reversed(trail.entries)
-        if before is None or entry.seq < before
-    )
+    return tuple(AuditRow(entry) for entry in reversed(trail.entries) if before is None or entry.seq < before)

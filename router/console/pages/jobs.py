@@ -18,7 +18,7 @@ from router.console.query_work import draw_attempt, draw_job, draw_jobs
 from router.console.site import ConsoleSite
 from router.render.jobs_page import JobsView
 from router.render.pages import PageFrame
-from router.render.planned_job_page import planned_job_url
+from router.render.tonight_page import planned_job_url
 
 _JOBS = (("CSV", "/api/v1/jobs?format=csv"), ("JSON", "/api/v1/jobs"))
 

@@ -45,9 +45,8 @@ from router.render.jobs_page import job_url
 from router.render.pages import PageFrame, PageParts, fill_frame, fill_template
 from router.render.plan_csv import PlanListRow, changes_csv, jobs_csv, plans_csv
 from router.render.plan_diff_text import diff_json
-from router.render.planned_job_page import planned_job_page
-from router.render.since_view import SinceView, plan_diff_page, since_view
-from router.render.tonight_page import ROWS, PlanUrls, tonight_parts
+from router.render.since_view import SinceView, plan_diff_page
+from router.render.tonight_page import ROWS, PlanUrls, planned_job_page, tonight_parts
 from router.state.plans import ListedPlan
 
 _LISTED = 50
@@ -135,7 +134,7 @@ def _add_comparison(router: APIRouter, site: ConsoleSite) -> None:
 
         def draw() -> str:
             earlier, later, changes = _compare(context, before, after)
-            view = since_view(changes, earlier.plan, before, later.plan)
+            view = SinceView(changes, earlier.plan, before, later.plan)
             return plan_diff_page(later.plan, after, view, frame)
 
         return await site.answers.respond(request, ("plan diff", before, after, teams, frame), draw)
@@ -240,7 +239,7 @@ def _since(context: QueryContext, stored: StoredPlan, before: str | None) -> Sin
     if before is None:
         return None
     earlier, _, changes = _compare(context, before, stored.digest)
-    return since_view(changes, earlier.plan, before, stored.plan)
+    return SinceView(changes, earlier.plan, before, stored.plan)
 
 
 def _find_both(context: QueryContext, name: str, against: str) -> tuple[str, str]:

@@ -37,15 +37,18 @@ from router.jobs.quantities import Moment, parse_time_ahead
 from router.quotes.curve import deadline_figure
 from router.render.figures import day_clock, money
 from router.render.pages import PageFrame, fill_template
-from router.render.quote_form_page import (
+from router.render.quote_page import (
     OWN,
+    AcceptanceRefusal,
+    QuoteActions,
     QuoteFormView,
+    QuoteListView,
     job_of_fields,
     problems_by_field,
     quote_form_page,
+    quotes_page,
 )
-from router.render.quote_list_page import QuoteListView, quote_list_csv
-from router.render.quote_page import AcceptanceRefusal, QuoteActions, quotes_page
+from router.render.quote_text import STORED_QUOTES
 from router.state.tasks import TaskRow, TaskState
 
 HERE = "/quotes"
@@ -84,7 +87,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
     @router.get("/quotes.csv")
     def quotes_csv(request: Request, job: str = "", before: str = "") -> Response:
         rows = list_quotes(site.asked_by(request), job or None, parse_before(before), _PAGE * 4)
-        return Response(quote_list_csv(rows), media_type=CSV)
+        return Response(STORED_QUOTES.csv(rows), media_type=CSV)
 
     @router.get("/quotes/new")
     def form(request: Request, again: str = "", job: str = "", by: str = "") -> Response:
