@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import router.agent
-from router.agent.atomic_file import write_atomic
 from router.agent.imds import MachineNotice
+from router.agent.output import write_atomic
 from router.agent.protocol import (
     HELPERS,
     INTERRUPTION,

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from router.agent import protocol
-from router.agent.atomic_file import write_atomic
 from router.agent.calls import Backoff, CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
-from router.agent.output import OutputTail
+from router.agent.output import OutputTail, write_atomic
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 from router.checkpoints.checkpoints import FileJournal
-from router.checkpoints.errors import IncompleteCheckpointError, StorageError
 from router.checkpoints.manifest import CheckpointFile, leads_outside
-from router.checkpoints.object_store import CheckpointStore, ListedFile
+from router.checkpoints.object_store import CheckpointStore, IncompleteCheckpointError, ListedFile, StorageError
 from router.checkpoints.rate_limit import TransferLimits
 from router.checkpoints.transfer import PARALLEL, TransferWork, collect_results
 

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from router.checkpoints.errors import CancelledError, OutOfTimeError
+from router.checkpoints.object_store import CancelledError, OutOfTimeError
 
 # Unused bandwidth is saved for the first time at most; waits are divided into naps of the second.
 _SAVED_SECONDS, _NAP_SECONDS = 1.0, 0.2

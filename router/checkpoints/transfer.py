@@ -25,9 +25,14 @@ from router.checkpoints.checkpoints import (
     list_other_paths,
     read_manifest,
 )
-from router.checkpoints.errors import CancelledError, IncompleteCheckpointError, StorageError
 from router.checkpoints.manifest import CheckpointFile, CheckpointManifest
-from router.checkpoints.object_store import CheckpointStore, StoreReader
+from router.checkpoints.object_store import (
+    CancelledError,
+    CheckpointStore,
+    IncompleteCheckpointError,
+    StorageError,
+    StoreReader,
+)
 from router.checkpoints.rate_limit import TransferLimits
 
 PARALLEL = 8

@@ -13,9 +13,14 @@ from pathlib import Path
 
 from router.checkpoints.checkpoints import CopyJournal, read_manifest, remove_old_checkpoints
 from router.checkpoints.control_folder import SaveMessage, UploaderControlFolder
-from router.checkpoints.errors import CancelledError, IncompleteCheckpointError, StorageError
 from router.checkpoints.manifest import LARGEST_BYTES, CheckpointManifest, parse_manifest, parse_step
-from router.checkpoints.object_store import CheckpointStore, FolderStore
+from router.checkpoints.object_store import (
+    CancelledError,
+    CheckpointStore,
+    FolderStore,
+    IncompleteCheckpointError,
+    StorageError,
+)
 from router.checkpoints.rate_limit import TransferLimits
 from router.checkpoints.transfer import PARALLEL, TransferResult, transfer_checkpoint
 

@@ -19,9 +19,15 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.checkpoints.arrow_store import SCHEMES, open_arrow_store
-from router.checkpoints.errors import IncompleteCheckpointError, OutOfTimeError, StorageError
 from router.checkpoints.manifest import CheckpointManifest, parse_step
-from router.checkpoints.object_store import CheckpointStore, FolderStore, open_checkpoint_store
+from router.checkpoints.object_store import (
+    CheckpointStore,
+    FolderStore,
+    IncompleteCheckpointError,
+    OutOfTimeError,
+    StorageError,
+    open_checkpoint_store,
+)
 from router.checkpoints.rate_limit import TransferLimits
 from router.cli import console
 from router.cli.console import WORDS_AFTER_DASHES, CommandError, ExitCode

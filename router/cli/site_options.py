@@ -247,7 +247,7 @@ def load_previous_plan(since: str, name: str, now: datetime) -> Plan | None:
     InvalidInputError for a file that is no plan; CommandError for a state that cannot be read.
     """
     from router.config.plan_files import read_plan
-    from router.controller.accept.previous_plan import last_plan
+    from router.controller.plans import last_plan
 
     if since != "last":
         return read_plan(Path(since))

@@ -36,8 +36,7 @@ from pricing.offers import Offer
 from pricing.places import Market
 from router.agent import protocol
 from router.controller.context import ControllerContext
-from router.controller.orders import Order
-from router.controller.plan_limits import store_limits
+from router.controller.plans import Order, store_limits
 from router.controller.provision.provision_order import PlacedAttempt, ProvisionResult, ProvisionStatus
 from router.controller.release.release import release
 from router.controller.supervise.policy_runner import Adviser

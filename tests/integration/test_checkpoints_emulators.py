@@ -15,8 +15,7 @@ import pytest
 
 from router.checkpoints.arrow_store import ArrowStore, open_arrow_store
 from router.checkpoints.checkpoints import find_complete_checkpoints, list_steps, read_manifest, remove_old_checkpoints
-from router.checkpoints.errors import IncompleteCheckpointError
-from router.checkpoints.object_store import FolderStore
+from router.checkpoints.object_store import FolderStore, IncompleteCheckpointError
 from router.checkpoints.rate_limit import TransferLimits
 from router.checkpoints.transfer import transfer_checkpoint, verify_checkpoint
 from tests.support.gcs_emulator import gcs_emulator, gcs_url

@@ -21,7 +21,7 @@ from pricing.machine_images import PRESENT, MachineImage, find_machine_image
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from router.controller.context import ControllerContext
-from router.controller.orders import Order
+from router.controller.plans import Order
 from router.controller.provision.provision_order import ProvisionResult, _provision
 from router.controller.release.release import release
 from router.controller.workspace.placement_options import GangPlacement

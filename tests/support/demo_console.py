@@ -31,7 +31,7 @@ from router.app.state_restoration import APPROVAL_RULES, DEMO_AT
 from router.config.approval_file import load_approval_rules
 from router.config.job_files import load_jobs
 from router.config.limits_file import read_limits
-from router.controller.plan_limits import store_limits
+from router.controller.plans import store_limits
 from router.deploy.deploy_settings import Deploy
 from router.jobs.job_json import parse_job
 from router.ledger.budget import Budget, Scope

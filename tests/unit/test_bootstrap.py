@@ -22,6 +22,7 @@ from router.agent.preflight import check_boot
 from router.agent.starters import read_job_environment
 from router.controller.workspace.bootstrap import (
     BOOT_STEP,
+    FABRIC_SCRIPTS,
     FETCH_AGENT,
     INSTALL_CONTAINERS,
     MAX_USER_DATA_BYTES,
@@ -31,7 +32,6 @@ from router.controller.workspace.bootstrap import (
     UserDataTooLargeError,
     render_cloud_init,
 )
-from router.controller.workspace.fabric_scripts import FABRIC_SCRIPTS
 from router.controller.workspace.zipapp import pack_agent
 from tests.support.coordinator import Coordinator
 from tests.support.repository import ROOT

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pricing.money import Usd
-from router.controller.plan_limits import BudgetSource, apply_hard_budgets, budget_sources, fill_spending
+from router.controller.plans import BudgetSource, apply_hard_budgets, budget_sources, fill_spending
 from router.jobs.limits import Limits
 from router.ledger.budget import Budget, BudgetStatus, Scope, budgets_in_force, spent_of
 from router.ledger.month import Month

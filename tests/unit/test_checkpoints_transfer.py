@@ -12,9 +12,16 @@ from pathlib import Path
 import pytest
 
 from router.checkpoints.checkpoints import CopyJournal, find_complete_checkpoints, read_manifest, remove_old_checkpoints
-from router.checkpoints.errors import CancelledError, IncompleteCheckpointError, OutOfTimeError, StorageError
 from router.checkpoints.manifest import CheckpointManifest
-from router.checkpoints.object_store import FolderStore, StoreSink, open_checkpoint_store
+from router.checkpoints.object_store import (
+    CancelledError,
+    FolderStore,
+    IncompleteCheckpointError,
+    OutOfTimeError,
+    StorageError,
+    StoreSink,
+    open_checkpoint_store,
+)
 from router.checkpoints.rate_limit import TransferLimits
 from router.checkpoints.transfer import CHUNK, TransferResult, transfer_checkpoint, verify_checkpoint
 from tests.support.stored_checkpoints import newest, save, steps

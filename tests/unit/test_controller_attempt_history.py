@@ -11,7 +11,7 @@ import pytest
 
 from router.agent import protocol
 from router.controller.history.attempt_history import ResumePoint, history_of, order_history, resumable_histories
-from router.controller.plan_limits import limits_json, store_limits
+from router.controller.plans import limits_json, store_limits
 from router.jobs.job_json import job_json
 from router.jobs.limits import Limits
 from router.state.records import Attempt, Phase

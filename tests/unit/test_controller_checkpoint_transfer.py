@@ -19,8 +19,7 @@ import pytest
 from pricing.money import Usd
 from pricing.places import RegionId
 from router.agent import protocol
-from router.checkpoints.errors import StorageError
-from router.checkpoints.object_store import CheckpointStore, FolderStore, StoreReader
+from router.checkpoints.object_store import CheckpointStore, FolderStore, StorageError, StoreReader
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import AttemptHistory, ResumePoint, history_of
 from router.controller.provision.checkpoint_transfer import (

@@ -17,7 +17,7 @@ from pricing.pool_experience import memory_weight
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import history_of
 from router.controller.history.run_records import EarlierRuns, ForgottenRuns, forget_runs
-from router.controller.plan_limits import store_limits
+from router.controller.plans import store_limits
 from router.controller.supervise.replanner import PendingGang, PlacementAccepted, Replanner
 from router.jobs.job_json import job_json
 from router.jobs.speed import Speed, gang_speed

@@ -12,10 +12,17 @@ from pricing.money import Usd
 from pricing.places import RegionId
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import history_of
-from router.controller.history.group_regions import GroupMember, regions_of_groups
 from router.controller.history.heartbeats import take_snapshot
 from router.controller.supervise.policy_runner import Adviser
-from router.controller.supervise.replanner import TICK, PendingGang, PlacementAccepted, ReplanAnswer, Replanner
+from router.controller.supervise.replanner import (
+    TICK,
+    GroupMember,
+    PendingGang,
+    PlacementAccepted,
+    ReplanAnswer,
+    Replanner,
+    regions_of_groups,
+)
 from router.spot.policies.interface import Decision, Observation, StayDecision
 from router.state.records import Attempt, Phase
 from tests.bench.storm import HERE, book, fill, site_of

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pricing.money import UsdPerHour
 from pricing.places import PROVISIONABLE_CLOUDS, Market
-from router.controller.orders import Order
+from router.controller.plans import Order
 from router.controller.workspace.placement_options import GangPlacement
 from router.controller.workspace.workspaces import (
     CoordinatorEndpoint,

@@ -14,7 +14,7 @@ import pytest
 
 from router.agent import protocol
 from router.controller.context import ControllerContext
-from router.controller.orders import Order
+from router.controller.plans import Order
 from router.controller.provision.provision_order import PlacedAttempt, ProvisionResult, ProvisionStatus
 from router.controller.supervise.policy_runner import Advice
 from router.controller.supervise.replanner import PlacementDeferred, PlacementRejected

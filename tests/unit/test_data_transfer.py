@@ -19,10 +19,9 @@ import pytest
 from pricing.money import Usd
 from pricing.places import RegionId
 from router.agent.starters import gang_environment
-from router.checkpoints.errors import StorageError
-from router.checkpoints.object_store import CheckpointStore, FolderStore, ListedFile, StoreReader
+from router.checkpoints.object_store import CheckpointStore, FolderStore, ListedFile, StorageError, StoreReader
 from router.controller.context import ControllerContext
-from router.controller.orders import Order
+from router.controller.plans import Order
 from router.controller.provision.checkpoint_transfer import display_url
 from router.controller.provision.data_transfer import (
     DataTransfer,

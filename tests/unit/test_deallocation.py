@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from router.agent import deallocation
+from router.agent import lease
 
 GROUP = "/subscriptions/s/resourceGroups/stepfare-a1"
 MACHINE = f"{GROUP}/providers/Microsoft.Compute/virtualMachineScaleSets/g/virtualMachines/3"
@@ -51,7 +51,7 @@ def test_a_machine_of_a_scale_set_is_deallocated_by_its_own_identity(metadata: s
         asked.append(request)
         return 202
 
-    assert deallocation.main(metadata, open_url) == 0
+    assert lease.deallocate(metadata, open_url) == 0
     assert [(request.full_url, request.method) for request in asked] == [
         (f"https://management.azure.com{MACHINE}/deallocate?api-version=2024-07-01", "POST")
     ]
@@ -62,7 +62,7 @@ def test_a_machine_without_an_identity_says_that_it_is_billed_on(
     metadata: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(_Metadata, "has_identity", False)
-    assert deallocation.main(metadata, lambda _: pytest.fail("nothing may be asked")) == 1
+    assert lease.deallocate(metadata, lambda _: pytest.fail("nothing may be asked")) == 1
     assert (
         "not deallocated, and billed until it is: /metadata/identity/oauth2/token: HTTP 400" in capsys.readouterr().err
     )
@@ -72,7 +72,7 @@ def test_a_refused_right_shows_no_token(metadata: str, capsys: pytest.CaptureFix
     def refuse(request: urllib.request.Request) -> int:
         raise urllib.error.HTTPError(request.full_url, 403, "Forbidden", Message(), None)
 
-    assert deallocation.main(metadata, refuse) == 1
+    assert lease.deallocate(metadata, refuse) == 1
     said = capsys.readouterr().err
     assert "HTTP 403" in said
     assert "t0ken" not in said

@@ -16,7 +16,7 @@ from pricing.machines import Machine
 from router.agent.config import AgentConfig, CodeSource, FabricSetup
 from router.agent.fabric import IN_CONTAINER, check_fabric, container_options, fabric_environment
 from router.agent.starters import command_line
-from router.controller.workspace.fabric_scripts import FABRIC_SCRIPTS
+from router.controller.workspace.bootstrap import FABRIC_SCRIPTS
 from router.jobs.fabric_runs import explain_network
 from router.jobs.speed import bus_bandwidth
 

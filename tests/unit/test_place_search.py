@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from router.controller.provision.place_search import PlaceSearch
+from router.controller.provision.provision_order import PlaceSearch
 from router.faults.fault import PASSING, SHORT, UNKNOWN_FAULT, Fault, FaultKind, FaultReach
 
 OFF = Fault(FaultKind.NOT_ENABLED_HERE, FaultReach.REGION)

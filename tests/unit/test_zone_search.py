@@ -17,7 +17,7 @@ from providers.aws.fleet import AwsFleet
 from providers.errors import PermissionDeniedError
 from providers.session import Settings
 from router.controller.context import ControllerContext
-from router.controller.orders import Order
+from router.controller.plans import Order
 from router.controller.provision import provision_order
 from router.controller.provision.provision_order import (
     ProvisionRequest,

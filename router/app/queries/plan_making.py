@@ -27,8 +27,8 @@ from router.app.plan import PlanOptions, PreparedPlan, plan_request, store_plan_
 from router.app.queries.context import QueryContext
 from router.config.job_files import LoadedJobs, load_jobs
 from router.config.limits_file import LoadedLimits, load_limits
-from router.controller.accept.previous_plan import last_plan
 from router.controller.history.run_records import read_runs
+from router.controller.plans import last_plan
 from router.jobs.fields import RefusedError
 from router.jobs.limits import Limits
 from router.jobs.quantities import parse_duration

@@ -14,7 +14,7 @@ from router.app.queries.plan_making import limit_references
 from router.config.book_check import check_limits_against_book
 from router.config.limits_file import parse_limits
 from router.config.plan_files import StoredQuote
-from router.controller.plan_limits import find_limits, made_limits
+from router.controller.plans import find_limits, made_limits
 from router.jobs.limits import Limits
 from router.planning.document.restricted_limits import limits_text, restrict_limits
 from router.quotes.quote import LimitsPlan

@@ -16,8 +16,7 @@ from router.controller.accept.guardrails import Refusal, RefusalReason, cents_te
 from router.controller.accept.run_policies import AssignedPolicy
 from router.controller.context import ControllerContext
 from router.controller.history.metering import planned_entries
-from router.controller.orders import Order
-from router.controller.plan_limits import apply_hard_budgets, has_limits, store_limits
+from router.controller.plans import Order, apply_hard_budgets, has_limits, store_limits
 from router.controller.provision.provision_order import ProvisionRequest, existing_result
 from router.controller.workspace.placement_options import order_at_risk, placements_of
 from router.jobs.limits import Limits

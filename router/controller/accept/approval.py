@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from pricing.money import ZERO, Usd
 from router.controller.accept.accept import APPLY, ENVIRONMENTS
 from router.controller.accept.guardrails import Refusal, RefusalReason, cents_text
-from router.controller.orders import orders_of
+from router.controller.plans import orders_of
 from router.controller.workspace.placement_options import order_at_risk
 from router.jobs.fields import Flag, RefusedError, Spec, Text
 from router.jobs.quantities import Dollars, Duration

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from router.controller.accept.guardrails import Refusal, RefusalReason
-from router.controller.orders import Order
+from router.controller.plans import Order
 from router.deploy.deploy_settings import Deploy
 from router.jobs.run_policy import RunPolicy
 from router.jobs.spec import Job

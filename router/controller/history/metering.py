@@ -24,7 +24,7 @@ from router.ledger.month import Month
 from router.state.records import Attempt, JournalEntry, NodeRecord
 
 if TYPE_CHECKING:  # What a machine cost is computed without a plan.
-    from router.controller.orders import Order
+    from router.controller.plans import Order
     from router.jobs.spec import Job
 
 _HOUR = timedelta(hours=1)

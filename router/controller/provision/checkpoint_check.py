@@ -15,9 +15,8 @@ from typing import TypeVar
 
 from router.checkpoints.arrow_store import open_arrow_store
 from router.checkpoints.checkpoints import find_complete_checkpoints, has_expected_sizes, read_manifest
-from router.checkpoints.errors import StorageError
 from router.checkpoints.manifest import manifest_name
-from router.checkpoints.object_store import CheckpointStore, open_checkpoint_store
+from router.checkpoints.object_store import CheckpointStore, StorageError, open_checkpoint_store
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import AttemptHistory, ResumePoint
 from router.state.records import Attempt

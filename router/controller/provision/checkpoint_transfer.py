@@ -15,13 +15,13 @@ from typing import Protocol, TypeVar
 from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.places import RegionId
-from router.checkpoints.errors import StorageError
+from router.checkpoints.object_store import StorageError
 from router.checkpoints.rate_limit import TransferLimits
 from router.checkpoints.transfer import TransferResult, download_checkpoints
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import AttemptHistory, ResumePoint
 from router.controller.history.metering import COPIED, NOT_COPIED
-from router.controller.plan_limits import limits_json
+from router.controller.plans import limits_json
 from router.controller.provision.checkpoint_check import OpenStore, confirm_checkpoint, run_in_thread, store_opener
 from router.controller.release.copy_meter import (
     CHECKPOINT,

@@ -21,7 +21,7 @@ from router.checkpoints.manifest import sha256_hex
 from router.checkpoints.rate_limit import TransferLimits
 from router.controller.context import ControllerContext
 from router.controller.history.metering import DATA_COPIED, DATA_NOT_COPIED
-from router.controller.plan_limits import limits_json
+from router.controller.plans import limits_json
 from router.controller.provision.checkpoint_check import OpenStore, store_opener
 from router.controller.provision.checkpoint_transfer import (
     describe_transfer,

@@ -7,11 +7,13 @@ cannot be resumed is released before anything else is tried.
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
+from typing import Final
 
 from pricing.book import PriceBook
 from pricing.places import RegionId
@@ -20,10 +22,9 @@ from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import AttemptHistory, ResumePoint, order_history
 from router.controller.history.lifecycle import POSTPONED
 from router.controller.history.run_records import read_fabrics
-from router.controller.orders import Order
+from router.controller.plans import Order
 from router.controller.provision.checkpoint_transfer import prepare_resume_point, with_resume_point
 from router.controller.provision.data_transfer import attempts_in_preparation, data_location, prepare_data
-from router.controller.provision.place_search import PlaceSearch
 from router.controller.provision.provision import ProvisionError, provision
 from router.controller.provision.quarantine import mark_cloud_off, mark_region_off, mark_short
 from router.controller.provision.zone_search import first_open_placement, placements_by_zone
@@ -513,3 +514,46 @@ def assign_hosts(
         used.add(host.address)
         hosts[node.rank] = host
     return hosts, tuple(replace(node, address=hosts[node.rank].address) for node in nodes)
+
+
+# A place is asked again once after a fault that passes, and twice after these pauses where a cloud limits the rate.
+_RETRIES: Final = 1
+_PAUSES_S: Final = (20.0, 60.0)
+
+
+@dataclass(slots=True)
+class PlaceSearch:
+    """The faults that one order met: what they exclude, and whether the search is over.
+
+    A fault of a region excludes the region, one of the account its cloud. Words that nobody knows are tried once more,
+    in another cloud.
+    """
+
+    _regions: dict[tuple[str, str], Fault] = field(default_factory=dict)
+    _clouds: dict[str, Fault] = field(default_factory=dict)
+    _unknown: int = 0
+    _retries: Counter[FaultAction] = field(default_factory=Counter)
+    is_over: bool = False
+
+    def note(self, cloud: str, region: str, fault: Fault) -> None:
+        """Take in the fault that ended the tries in one place."""
+        self._retries.clear()
+        if fault.holds_in_region:
+            self._regions[cloud, region] = fault
+        if fault.action in (FaultAction.ELSEWHERE_OTHER_CLOUD, FaultAction.RETRY_LATER):
+            self._clouds[cloud] = fault
+        if fault == UNKNOWN_FAULT:
+            self._unknown += 1
+        self.is_over = fault.action is FaultAction.STOP_WITH_REMEDY or self._unknown > 1
+
+    def excludes(self, cloud: str, region: str) -> str | None:
+        """Return why a place is not worth a try; None if it is."""
+        fault = self._clouds.get(cloud) or self._regions.get((cloud, region))
+        return None if fault is None else describe_fault(fault, region)
+
+    def pause_before_retry(self, fault: Fault) -> float | None:
+        """Return the seconds until the same place is asked again; None if it is not."""
+        pauses = {FaultAction.RETRY_SAME: (0.0,) * _RETRIES, FaultAction.RETRY_LATER: _PAUSES_S}.get(fault.action, ())
+        tried = self._retries[fault.action]
+        self._retries[fault.action] += 1
+        return pauses[tried] if tried < len(pauses) else None

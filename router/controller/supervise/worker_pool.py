@@ -8,9 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from router.controller.context import ControllerContext
+from router.controller.context import MOST_THREADS, ControllerContext
 from router.controller.history.lifecycle import NotReleasedError
-from router.controller.workers import MOST_THREADS
 from router.state.errors import LeaseHeldError, StateError
 from router.state.lease import Lease
 from router.state.lock_owner import LockOwner

@@ -14,7 +14,7 @@ from fractions import Fraction
 from pricing.book import PriceBook
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market, RegionId
-from router.controller.orders import Order
+from router.controller.plans import Order
 from router.jobs.experience import Experience
 from router.jobs.spec import Job
 from router.jobs.speed import bus_bandwidth

@@ -17,7 +17,7 @@ from providers.fleet import ATTEMPT_TAG, STATE_TAG
 from router.agent.config import AgentConfig, AgentConfigError, FabricSetup
 from router.agent.config import CodeSource as AgentCode
 from router.controller.history.attempt_history import ResumePoint
-from router.controller.orders import Order
+from router.controller.plans import Order
 from router.controller.workspace.bootstrap import AgentDownload, Bootstrap, node_script, render_cloud_init
 from router.controller.workspace.placement_options import GangPlacement
 from router.deploy.cloud_settings import CloudDeploy, ReservedEntry

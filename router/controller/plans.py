@@ -1,4 +1,4 @@
-"""Store the limits that a plan was accepted with, and apply hard budgets of teams as limits.
+"""Plans as the controller takes them: orders of gangs, the limits stored with them, the last one of a name.
 
 A job that has to move stays within the limits of its plan.
 """
@@ -7,14 +7,62 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import groupby
 
-from pricing.money import NANOS_PER_CENT, ZERO, Usd
+from pricing.money import NANOS_PER_CENT, ZERO, Usd, UsdPerHour
 from router.jobs.limits import Limits, TeamBudget
 from router.ledger.budget import Budget, Scope, SpentByOwner
-from router.planning.document.plan import Plan
+from router.planning.document.plan import Line, Plan
+from router.planning.document.plan_json import plan_from_json
 from router.planning.document.restricted_limits import limits_digest, limits_text
 from router.state.store import StateStore
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One gang for one span of time: one line, two with an on-demand core, or one per zone or machine type."""
+
+    job: str
+    gang: str
+    start: datetime
+    end: datetime
+    lines: tuple[Line, ...]
+
+    @property
+    def machines(self) -> int:
+        """Return the number of machines of the whole gang."""
+        return sum(line.machines for line in self.lines)
+
+    @property
+    def expected_usd(self) -> Usd:
+        """Return what the plan expects the gang to cost."""
+        return Usd.total(line.cost_usd for line in self.lines)
+
+    @property
+    def at_risk_usd(self) -> Usd:
+        """Return the most that the gang may cost: the ceiling of every line for all its time."""
+        return Usd.total(line.at_risk_usd for line in self.lines)
+
+    @property
+    def ceiling(self) -> UsdPerHour:
+        """Return the highest price per hour at which the gang may still be bought."""
+        return UsdPerHour(sum(line.max_usd_per_hour.nanos for line in self.lines))
+
+
+def orders_of(plan: Plan) -> tuple[Order, ...]:
+    """Return the gangs of the plan that can be ordered, by start, job and gang.
+
+    Lines of the outlook and lines that are only shown are left out.
+    """
+
+    def key(line: Line) -> tuple[str, str, datetime, datetime]:
+        return (line.job, line.gang, line.start, line.end)
+
+    lines = sorted((line for line in plan.lines if line.orderable), key=key)
+    orders = [Order(*order, tuple(group)) for order, group in groupby(lines, key)]
+    return tuple(sorted(orders, key=lambda order: (order.start, order.job, order.gang)))
+
 
 # Names of values in the state.
 _STORED, _MADE, _OF_DIGEST = "limits {}", "made limits {}", "limits of digest {}"
@@ -152,3 +200,22 @@ def _with_counted_spending(team: TeamBudget, spent: SpentByOwner) -> TeamBudget:
         return team
     usd = Usd.total(amount for (name, _), amount in spent.items() if name == team.team)
     return team.model_copy(update={"spent": max(usd, ZERO)})
+
+
+_NO_TIME = timedelta(microseconds=1)
+
+
+def last_plan(store: StateStore, name: str, now: datetime) -> Plan | None:
+    """Return the later one of the last plan of a name that was written and the last that was applied; None without any.
+
+    Later is the plan made for the later moment; those for moments after ``now`` do not count. Raises InvalidInputError
+    for a plan that this version cannot read.
+    """
+    written = store.made_plans.newest(1, before=now + _NO_TIME, name=name)
+    texts = [store.made_plans.text(row.digest) for row in written]
+    applied = store.plans.newest()
+    plans = [plan_from_json(text, "the last plan in the state") for text in texts if text is not None]
+    if applied is not None:
+        plan = plan_from_json(applied, "the last applied plan in the state")
+        plans += [plan] if plan.name == name and plan.as_of <= now else []
+    return max(plans, key=lambda plan: plan.as_of, default=None)
