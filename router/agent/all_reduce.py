@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from router.agent.config import AgentConfig
@@ -29,11 +28,6 @@ def with_all_reduce(config: AgentConfig) -> AgentConfig:
     return replace(config, engine="command", command=f"exec python3 -m {MODULE} {kind}")
 
 
-def remove_result(folder: Path) -> None:
-    """Remove what an earlier measurement left in the control folder."""
-    (folder / RESULT).unlink(missing_ok=True)
-
-
 def judge_all_reduce(
     config: AgentConfig, content: dict[str, Any] | None, end: ProcessExit | None, last_line: str
 ) -> AllReduceResult:
@@ -48,7 +42,10 @@ def judge_all_reduce(
     if isinstance(skipped, str):
         return AllReduceResult(None, PreflightCheck("all-reduce", "", f"not measured: {skipped}"))
     if not isinstance(speed, (int, float)) or not 0 < speed < float("inf"):
-        why = "it did not end in time" if end is None else f"{_exit_words(end)}: {last_line or 'no output'}"
+        why = "it did not end in time"
+        if end is not None:
+            words = f"exit code {end.code}" if end.signal is None else f"signal {end.signal}"
+            why = f"{words}: {last_line or 'no output'}"
         return AllReduceResult(None, PreflightCheck("all-reduce", f"it failed over {config.nodes} machines: {why}"))
     assumed = config.assumed_gb_per_s
     what = f"{speed:.3g} GB/s over {config.nodes} machines"
@@ -57,7 +54,3 @@ def judge_all_reduce(
         return AllReduceResult(speed, PreflightCheck("all-reduce", problem, what))
     beside = "" if assumed is None else f", the plan assumes {assumed:.3g}"
     return AllReduceResult(speed, PreflightCheck("all-reduce", "", what + beside))
-
-
-def _exit_words(end: ProcessExit) -> str:
-    return f"exit code {end.code}" if end.signal is None else f"signal {end.signal}"

@@ -168,8 +168,10 @@ class AgentControlFolder:
         said, progress = self.read("progress.json") or {}, dict(self._saved)
         if _is_whole(said.get("step")):
             progress["step"] = said["step"]
-            progress.update({name: said[name] for name in ("steps",) if _is_whole(said.get(name))})
-            progress.update({name: said[name] for name in ("step_seconds",) if _is_number(said.get(name), 1e9)})
+            if _is_whole(said.get("steps")):
+                progress["steps"] = said["steps"]
+            if _is_number(said.get("step_seconds"), 1e9):
+                progress["step_seconds"] = said["step_seconds"]
         return progress
 
     def _read_answer(self) -> dict[str, Any] | None:
@@ -206,7 +208,6 @@ class AgentControlFolder:
         return {"id": request.id, "failed": why}
 
     def _send_signal(self) -> None:
-        """Send SIGUSR1 to the process that asked for one."""
         try:
             pid = int((self.folder / "wants-signal").read_bytes()[:20])
             if pid > 1:

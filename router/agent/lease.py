@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Callable
 
 from router.agent.guard import run_quietly
-from router.agent.imds import LINK_LOCAL, OK, MetadataClient, NoticeSourceError, status_error
+from router.agent.imds import LINK_LOCAL, MetadataClient, NoticeSourceError
 from router.agent.protocol import END_SERVICE, LIFETIME_TIMER
 
 # systemd ends the machine if the agent cannot: its timer begins anew while the lease lasts, this often in seconds.
@@ -97,6 +97,7 @@ MANAGEMENT = "https://management.azure.com"
 RESOURCE = "/metadata/instance/compute/resourceId?api-version=2021-02-01&format=text"
 TOKEN = f"/metadata/identity/oauth2/token?api-version=2018-02-01&resource={MANAGEMENT}/"
 API_VERSION = "2024-07-01"
+HEADERS = {"Metadata": "true"}
 SECONDS = 20.0
 
 Open = Callable[[urllib.request.Request], int]
@@ -120,20 +121,13 @@ def deallocate_machine(metadata: MetadataClient, open_url: Open) -> None:
 
     Raises NoticeSourceError, OSError, or ValueError and KeyError for an answer that is not understood.
     """
-    token = json.loads(_get(metadata, TOKEN))["access_token"]
-    url = f"{MANAGEMENT}{_get(metadata, RESOURCE).strip()}/deallocate?api-version={API_VERSION}"
+    token = json.loads(metadata.get(TOKEN, HEADERS).text)["access_token"]
+    url = f"{MANAGEMENT}{metadata.get(RESOURCE, HEADERS).text.strip()}/deallocate?api-version={API_VERSION}"
     request = urllib.request.Request(url, b"", {"Authorization": f"Bearer {token}"}, method="POST")
     try:
         open_url(request)
     except urllib.error.HTTPError as error:
         raise NoticeSourceError(f"deallocate: HTTP {error.code}") from None
-
-
-def _get(metadata: MetadataClient, path: str) -> str:
-    answer = metadata.ask(path, {"Metadata": "true"})
-    if answer.status != OK:
-        raise status_error(path, answer)
-    return answer.text
 
 
 def _open(request: urllib.request.Request) -> int:

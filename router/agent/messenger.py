@@ -104,7 +104,7 @@ class Outbox:
 FIRST_WAIT, LAST_WAIT = 0.25, 4.0
 Message = tuple[str, dict[str, Any]]
 # Called once a message was accepted.
-AcceptedCallback = Callable[[], None]
+AcceptedCallback = Callable[[], object]
 CHUNK = 65536
 # The only refusal of a heartbeat that ends the training; any other may come from a mistake on the way.
 OVER = "attempt_over"

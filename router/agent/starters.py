@@ -50,9 +50,7 @@ def read_job_environment(path: str | None) -> JobEnvironment:
     return JobEnvironment(*parts)
 
 
-def gang_environment(
-    config: AgentConfig, master_address: str, master_port: int, addresses: Sequence[str] = ()
-) -> dict[str, str]:
+def gang_environment(config: AgentConfig, addresses: Sequence[str] = ()) -> dict[str, str]:
     """Return the variables that ``torch.distributed`` reads with ``init_method="env://"``, and stepfare's own.
 
     ``WORLD_SIZE`` counts processes. ``RANK`` and ``LOCAL_RANK`` are set only for one process per node: with more,
@@ -64,7 +62,7 @@ def gang_environment(
     task (0.14), so that imported commands run unchanged; ``SKYPILOT_NODE_IPS``, one address a line, is set only where
     all are known.
     """
-    address = {"MASTER_ADDR": master_address, "MASTER_PORT": str(master_port)}
+    address = {"MASTER_ADDR": config.master_address or "", "MASTER_PORT": str(config.master_port)}
     shape = {"NNODES": str(config.nodes), "NODE_RANK": str(config.rank)}
     values = {
         **address,

@@ -179,8 +179,8 @@ def _config(**more: Any) -> AgentConfig:
 
 
 def test_the_training_is_told_what_it_goes_on_from_and_how_often_to_save() -> None:
-    plain = gang_environment(_config(), "h", 1)
-    told = gang_environment(_config(resume_step=0, resume_manifest="/m", checkpoint_seconds=1234.5), "h", 1)
+    plain = gang_environment(_config())
+    told = gang_environment(_config(resume_step=0, resume_manifest="/m", checkpoint_seconds=1234.5))
     assert {name: told[name] for name in set(told) - set(plain)} == {
         "STEPFARE_RESUME_STEP": "0",
         "STEPFARE_RESUME_MANIFEST": "/m",

@@ -86,9 +86,9 @@ def test_an_env_file_is_refused_without_showing_a_value(tmp_path: Path, content:
 
 
 def test_ranks_of_processes_only_where_a_node_starts_one() -> None:
-    one = gang_environment(_config(engine="command"), "10.0.0.1", 29500)
+    one = gang_environment(_config(master_address="10.0.0.1", engine="command"))
     assert (one["WORLD_SIZE"], one["RANK"], one["LOCAL_RANK"]) == ("2", "0", "0")
-    many = gang_environment(_config(processes_per_node=8), "10.0.0.1", 29500)
+    many = gang_environment(_config(master_address="10.0.0.1", processes_per_node=8))
     assert many["WORLD_SIZE"] == "16"
     assert not {"RANK", "LOCAL_RANK"} & set(many)
     assert {name: value for name, value in many.items() if name.startswith("PET_")} == {
@@ -101,14 +101,14 @@ def test_ranks_of_processes_only_where_a_node_starts_one() -> None:
 
 
 def test_imported_commands_find_the_variables_of_skypilot() -> None:
-    found = gang_environment(_config(processes_per_node=8, rank=1), "10.0.0.1", 29500, ("10.0.0.1", "10.0.0.2"))
+    found = gang_environment(_config(master_address="10.0.0.1", processes_per_node=8, rank=1), ("10.0.0.1", "10.0.0.2"))
     assert {name: value for name, value in found.items() if name.startswith("SKYPILOT_")} == {
         "SKYPILOT_NODE_RANK": "1",
         "SKYPILOT_NUM_NODES": "2",
         "SKYPILOT_NUM_GPUS_PER_NODE": "8",
         "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2",
     }
-    assert "SKYPILOT_NODE_IPS" not in gang_environment(_config(), "10.0.0.1", 29500)
+    assert "SKYPILOT_NODE_IPS" not in gang_environment(_config(master_address="10.0.0.1"))
 
 
 def test_a_container_gets_names_not_values() -> None:
