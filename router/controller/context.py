@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from providers.fleet import Fleet
-from router.controller.workspace.workspaces import CoordinatorEndpoint
+from router.controller.workspace.bootstrap import CoordinatorEndpoint
 from router.deploy.deploy_settings import Deploy
 from router.state.errors import LeaseHeldError
 from router.state.store import StateStore

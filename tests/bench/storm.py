@@ -43,7 +43,7 @@ from router.controller.supervise.policy_runner import Adviser
 from router.controller.supervise.replanner import PendingGang, PlacementAccepted, ReplanAnswer, Replanner
 from router.controller.supervise.supervisor import Supervisor
 from router.controller.supervise.worker_pool import apply_lock
-from router.controller.workspace.workspaces import CoordinatorEndpoint
+from router.controller.workspace.bootstrap import CoordinatorEndpoint
 from router.coordinator.app import make_app
 from router.coordinator.handlers import AgentMessageHandler
 from router.coordinator.server import CoordinatorServer

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from router.controller.workspace.bootstrap import AgentDownload
+from router.controller.workspace.bootstrap import CoordinatorEndpoint
 from router.controller.workspace.zipapp import pack_agent
 from router.state.records import Phase
 from tests.support.agents import agents
@@ -219,8 +219,8 @@ def test_the_agent_that_machines_fetch_is_the_one_they_expect(tmp_path: Path) ->
 
     agent = pack_agent()
     with scene(tmp_path, 1) as gang, gang.serving(agent):
-        at = AgentDownload.of(gang.url, hashlib.sha256(agent).hexdigest())
-        with urllib.request.urlopen(at.url) as answer:
+        at = CoordinatorEndpoint(gang.url, hashlib.sha256(agent).hexdigest())
+        with urllib.request.urlopen(at.agent_url) as answer:
             assert answer.read() == agent
 
 

@@ -75,14 +75,14 @@ def test_what_lies_in_another_regions_store_is_carried() -> None:
     north, south, alps = (RegionId("aws", name) for name in ("north-1", "south-1", "alps-1"))
     url = "s3://north/x/llama"
     assert plan_transfer(STORES, known, following("south-1")) == CheckpointTransfer(
-        40, url, "s3://south/x/llama?region=south-1", north, south
+        url, "s3://south/x/llama?region=south-1", north, south, 40
     )
     assert plan_transfer(STORES, known, following("alps-1")) == CheckpointTransfer(
-        40, url, "file:///stores/alps/llama", north, alps
+        url, "file:///stores/alps/llama", north, alps, 40
     )
     from_a_folder = chain(("alps-1", 40, "/stores/alps/llama/step-00000040.manifest.json"))
     assert plan_transfer(STORES, from_a_folder, following("north-1")) == CheckpointTransfer(
-        40, "file:///stores/alps/llama", url, alps, north
+        "file:///stores/alps/llama", url, alps, north, 40
     )
 
 

@@ -13,15 +13,9 @@ from hypothesis import strategies as st
 from pricing.money import UsdPerHour
 from pricing.places import PROVISIONABLE_CLOUDS, Market
 from router.controller.plans import Order
+from router.controller.workspace.bootstrap import CoordinatorEndpoint, NodeSecrets
 from router.controller.workspace.placement_options import GangPlacement
-from router.controller.workspace.workspaces import (
-    CoordinatorEndpoint,
-    NodeSecrets,
-    attempt_name,
-    build_workspace,
-    new_attempt,
-    resource_tags,
-)
+from router.controller.workspace.workspaces import attempt_name, build_workspace, new_attempt, resource_tags
 from router.deploy.deploy_settings import Deploy
 from router.jobs.spec import Job
 from router.state.records import NodeRecord

@@ -22,9 +22,8 @@ from router.agent.starters import gang_environment
 from router.checkpoints.object_store import CheckpointStore, FolderStore, ListedFile, StorageError, StoreReader
 from router.controller.context import ControllerContext
 from router.controller.plans import Order
-from router.controller.provision.checkpoint_transfer import display_url
+from router.controller.provision.checkpoint_transfer import CopyRoute, display_url
 from router.controller.provision.data_transfer import (
-    DataTransfer,
     NoTransfer,
     as_planned,
     attempts_using,
@@ -38,7 +37,8 @@ from router.controller.provision.provision_order import ProvisionStatus, existin
 from router.controller.release.release import release
 from router.controller.supervise.worker_pool import apply_lock
 from router.controller.sweep import find_orphans
-from router.controller.workspace.workspaces import CoordinatorEndpoint, _config
+from router.controller.workspace.bootstrap import CoordinatorEndpoint
+from router.controller.workspace.workspaces import _config
 from router.deploy.cloud_settings import CloudDeploy
 from router.deploy.deploy_settings import Deploy
 from router.jobs.job_json import job_json
@@ -170,7 +170,7 @@ def test_without_a_store_the_apply_says_what_the_plan_counted(tmp_path: Path) ->
 def test_data_are_copied_priced_recorded_and_said(one: Scene) -> None:
     one.prepare(job())
     found = plan_data_transfer(one.site, one.new, job())
-    assert isinstance(found, DataTransfer)
+    assert isinstance(found, CopyRoute)
     made = one.known()
     assert made == DataCopy(
         URI, "aws", "south-1", found.target, "research", SIZE, 2, NOW, NOW, one.new.end + timedelta(days=2)
@@ -209,11 +209,9 @@ def test_a_copy_is_found_where_it_is_whatever_the_deploy_file_says(one: Scene) -
     made = one.known()
     assert made is not None
     elsewhere = replace(one.site, deploy=deploy("s3://another"))
-    assert plan_data_transfer(elsewhere, one.new, job()) == DataTransfer(
-        URI, made.url, RegionId("aws", "north-1"), THERE
-    )
+    assert plan_data_transfer(elsewhere, one.new, job()) == CopyRoute(URI, made.url, RegionId("aws", "north-1"), THERE)
     # The plan that knew the copy wrote its region into the job.
-    assert isinstance(plan_data_transfer(one.site, one.new, job(status={"data_in": ["aws/south-1"]})), DataTransfer)
+    assert isinstance(plan_data_transfer(one.site, one.new, job(status={"data_in": ["aws/south-1"]})), CopyRoute)
 
 
 def test_a_whole_copy_serves_when_its_source_is_gone(one: Scene, tmp_path: Path) -> None:
@@ -491,5 +489,5 @@ def test_the_training_hears_where_its_data_are() -> None:
     assert run is not None
     home = CoordinatorEndpoint("http://127.0.0.1:1", "0" * 64)
     config = _config(attempt(), node(), run, Deploy(), home, "s3://near/t/files")
-    assert gang_environment(config, "h", 1)["STEPFARE_DATA"] == "s3://near/t/files"
-    assert "STEPFARE_DATA" not in gang_environment(replace(config, data=""), "h", 1)
+    assert gang_environment(config)["STEPFARE_DATA"] == "s3://near/t/files"
+    assert "STEPFARE_DATA" not in gang_environment(replace(config, data=""))

@@ -18,7 +18,7 @@ from router.agent.config import AgentConfig, AgentConfigError, parse_config
 from router.agent.lease import POWER_OFF, REARM_SECONDS, LifetimeTimer, MachineLease
 from router.agent.protocol import END_SERVICE, LIFETIME_TIMER
 from router.agent.stacks import OFFERED, keep_stacks
-from router.controller.workspace.bootstrap import AgentDownload, Bootstrap, render_cloud_init
+from router.controller.workspace.bootstrap import Bootstrap, CoordinatorEndpoint, NodeSecrets, render_cloud_init
 from router.deploy.deploy_settings import Lifetime
 from router.state.lock_owner import LockOwner
 from router.state.records import Phase
@@ -119,9 +119,9 @@ LEASED = replace(PLAIN, lease_seconds=1800.0, lifetime_seconds=7200.0, power_off
 
 
 def user_data(config: AgentConfig, *, deallocates: bool = False) -> dict[str, object]:
-    download = AgentDownload.of(config.coordinator, "0" * 64)
+    home = CoordinatorEndpoint(config.coordinator, "0" * 64)
     content: dict[str, object] = yaml.safe_load(
-        render_cloud_init(Bootstrap(config, download, "token", deallocates=deallocates))
+        render_cloud_init(Bootstrap(config, home, NodeSecrets("token"), deallocates=deallocates))
     )
     return content
 

@@ -30,22 +30,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class _StoreCheck:
-    """The result of looking for a checkpoint.
-
-    ``whole``: the claimed checkpoint is complete; otherwise ``step`` is the newest complete one, with its manifest, or
-    None where there is none.
-    """
-
-    whole: bool
-    step: int | None = None
-    manifest: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class _StoreFailure:
-    """The reason why a store told nothing of a checkpoint."""
-
     reason: str
 
 
@@ -62,46 +47,40 @@ def confirm_checkpoint(
     if store is None:
         return before
     open_one = opens or store_opener(site)
-    result = _ask_store(site, lambda: _check_store(open_one(store), before.step))
-    if isinstance(result, _StoreFailure):
-        site.store.journal.note(attempt.id, NOT_CONFIRMED, site.clock(), step=before.step, why=result.reason)
+    instead = _ask_store(site, lambda: _find_instead(open_one(store), before, chain.attempts[0]))
+    if isinstance(instead, _StoreFailure):
+        site.store.journal.note(attempt.id, NOT_CONFIRMED, site.clock(), step=before.step, why=instead.reason)
         return before
-    if result.whole:
+    if instead is None:
         return before
-    first = chain.attempts[0]
-    step, manifest = (
-        (result.step, result.manifest) if result.step is not None else (first.first_step, first.first_manifest)
-    )
+    step = instead.step
     site.store.journal.note(attempt.id, NOT_WHOLE, site.clock(), step=before.step, instead=step)
     site.tell(attempt.job, f"step {before.step} is not whole in {store.partition('?')[0]}: resuming after step {step}")
     for earlier in chain.attempts:
         if earlier.phase.is_over and earlier.kept_step is not None and earlier.kept_step > step:
             site.store.attempts.update(earlier.id, lambda old: replace(old, kept_step=step))
-    site.store.attempts.update(attempt.id, lambda mine: replace(mine, first_step=step, first_manifest=manifest))
-    return ResumePoint(before.attempt, step, manifest)
+    site.store.attempts.update(attempt.id, lambda mine: replace(mine, first_step=step, first_manifest=instead.manifest))
+    return instead
 
 
 def _is_named_by_store(before: ResumePoint, store: str) -> bool:
-    """Return whether the manifest's path is the one that the store would use for the step.
-
-    Other layouts are the training's own matter.
-    """
+    # Other layouts are the training's own matter.
     path = store.partition("?")[0].removeprefix("file://")
     return before.manifest.removeprefix("file://") == f"{path}/{manifest_name(before.step)}"
 
 
-def _check_store(store: CheckpointStore, step: int) -> _StoreCheck:
-    claimed = read_manifest(store, step)
+def _find_instead(store: CheckpointStore, before: ResumePoint, first: Attempt) -> ResumePoint | None:
+    """Return the newest complete checkpoint, else what the ``first`` attempt began with; None if the claim holds."""
+    claimed = read_manifest(store, before.step)
     if claimed is not None and has_expected_sizes(store, claimed):
-        return _StoreCheck(whole=True)
+        return None
     for other in find_complete_checkpoints(store):
-        if other.step < step:
-            return _StoreCheck(False, other.step, store.where(other.name))
-    return _StoreCheck(whole=False)
+        if other.step < before.step:
+            return ResumePoint(before.attempt, other.step, store.where(other.name))
+    return ResumePoint(before.attempt, first.first_step, first.first_manifest)
 
 
-def _ask_store(site: ControllerContext, check: Callable[[], _StoreCheck]) -> _StoreCheck | _StoreFailure:
-    """Return what was found, or why nothing could be found."""
+def _ask_store(site: ControllerContext, check: Callable[[], ResumePoint | None]) -> ResumePoint | _StoreFailure | None:
     answer = run_in_thread(check, "confirming")
     ends = time.monotonic() + _TIMEOUT_S
     while not wait([answer], _POLL_S).done:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import wait
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from pricing.book import PriceBook
 from pricing.money import Usd
@@ -23,12 +23,7 @@ from router.controller.history.attempt_history import AttemptHistory, ResumePoin
 from router.controller.history.metering import COPIED, NOT_COPIED
 from router.controller.plans import limits_json
 from router.controller.provision.checkpoint_check import OpenStore, confirm_checkpoint, run_in_thread, store_opener
-from router.controller.release.copy_meter import (
-    CHECKPOINT,
-    CopyMeter,
-    note_interrupted_copy,
-    record_transfer_costs,
-)
+from router.controller.release.copy_meter import CHECKPOINT, CopyMeter, record_transfer_costs
 from router.deploy.deploy_settings import Deploy
 from router.jobs.limits import Limits
 from router.planning.find.transfers import tariff_of, transfer_usd
@@ -42,38 +37,21 @@ _WANTED_PHASES = (Phase.PLANNED, Phase.PROVISIONING)
 Result = TypeVar("Result")
 
 
-class CopyRoute(Protocol):
-    """The two stores of a copy and their regions, of which egress is paid between."""
-
-    @property
-    def source(self) -> str:
-        """The URL of the source store."""
-
-    @property
-    def target(self) -> str:
-        """The URL of the target store."""
-
-    @property
-    def origin(self) -> RegionId:
-        """The region of the source store."""
-
-    @property
-    def to(self) -> RegionId:
-        """The region of the target store."""
-
-
 @dataclass(frozen=True, slots=True)
-class CheckpointTransfer:
-    """A copy of a job's newest checkpoint, of ``step`` or later, from one store to another.
+class CopyRoute:
+    """The URLs of a copy's source and target, and their regions, between which egress is paid."""
 
-    ``origin``: the region of the source store; ``to``: the region of the target store.
-    """
-
-    step: int
     source: str
     target: str
     origin: RegionId
     to: RegionId
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTransfer(CopyRoute):
+    """A copy of a job's newest checkpoint, of ``step`` or later, from one store to another."""
+
+    step: int
 
 
 def plan_transfer(deploy: Deploy, chain: AttemptHistory, attempt: Attempt) -> CheckpointTransfer | None:
@@ -91,7 +69,7 @@ def plan_transfer(deploy: Deploy, chain: AttemptHistory, attempt: Attempt) -> Ch
         source = deploy.cloud(earlier.cloud, earlier.region).store_of(earlier.job)
         if source is not None and _is_in_store(resume_point.manifest, source):
             origin, to = (RegionId(a.cloud, a.region) for a in (earlier, attempt))
-            return CheckpointTransfer(resume_point.step, source, target, origin, to)
+            return CheckpointTransfer(source, target, origin, to, resume_point.step)
     return None
 
 
@@ -106,14 +84,9 @@ def describe_transfer(
 ) -> dict[str, object]:
     """Return what the journal has of a copy that moved ``count`` bytes: its stores, their size, time and price."""
     usd, tariff = egress_usd(route, count, book, limits), tariff_of(route.origin, route.to, book)
-    details: dict[str, object] = {
-        "from": display_url(route.source),
-        "to": display_url(route.target),
-        "origin": str(route.origin),
-    }
-    if tariff is not None:
-        details |= {"price_as_of": tariff.as_of, "price_source": tariff.source}
-    return {**details, "bytes": count, "seconds": round(seconds, 3), "usd": None if usd is None else str(usd)}
+    places = {"from": display_url(route.source), "to": display_url(route.target), "origin": str(route.origin)}
+    price = {} if tariff is None else {"price_as_of": tariff.as_of, "price_source": tariff.source}
+    return {**places, **price, "bytes": count, "seconds": round(seconds, 3), "usd": None if usd is None else str(usd)}
 
 
 def summarize_transfer(details: dict[str, object]) -> str:
@@ -170,19 +143,14 @@ def prepare_resume_point(
     summary = summarize_transfer(details)
     if result is None:
         site.store.journal.note(attempt.id, NOT_COPIED, site.clock(), step=transfer.step, why=why, **details)
-        _record_costs(site, attempt)
+        record_transfer_costs(site, attempt)
         site.tell(attempt.job, f"step {transfer.step} is read from {source}, not copied: {why} ({summary})")
         # The copy may have failed because the checkpoint is missing. A store that did not answer is not asked again.
         return confirm_checkpoint(site, attempt, chain, opens) if (pace.left or 0.0) > 0 else before
     site.store.journal.note(attempt.id, COPIED, site.clock(), step=result.step, kept=result.kept, **details)
-    _record_costs(site, attempt)
+    record_transfer_costs(site, attempt)
     site.tell(attempt.job, f"step {result.step} is in {target}: {summary}")
     return replace(before, manifest=result.manifest)
-
-
-def _record_costs(site: ControllerContext, attempt: Attempt) -> None:
-    note_interrupted_copy(site, attempt)
-    record_transfer_costs(site, attempt)
 
 
 def with_resume_point(before: ResumePoint, attempt: Attempt) -> Attempt | None:
@@ -196,7 +164,7 @@ def with_resume_point(before: ResumePoint, attempt: Attempt) -> Attempt | None:
 
 
 def _is_in_store(manifest: str, store: str) -> bool:
-    """Return whether the manifest is in the store; files are compared by path, however the store's URL is written."""
+    # Files are compared by path, however the store's URL is written.
     path = display_url(store).removeprefix("file://")
     return manifest.removeprefix("file://").startswith(f"{path}/")
 
@@ -239,11 +207,9 @@ def is_wanted(site: ControllerContext, attempt: Attempt) -> bool:
 
 def _copy(transfer: CheckpointTransfer, pace: TransferLimits, opens: OpenStore) -> TransferResult:
     skipped: list[str] = []
-
-    def skip(step: int, why: str) -> None:
-        skipped.append(f"step {step}: {why}")
-
     source, target = opens(transfer.source), opens(transfer.target)
-    for moved in download_checkpoints(source, target, pace, least=transfer.step, passed=skip):
+    for moved in download_checkpoints(
+        source, target, pace, least=transfer.step, passed=lambda step, why: skipped.append(f"step {step}: {why}")
+    ):
         return moved
     raise StorageError("; ".join(skipped[:3]) or f"no good checkpoint of step {transfer.step} or later is there")

@@ -26,9 +26,10 @@ from router.controller.plans import Order
 from router.controller.provision.checkpoint_transfer import prepare_resume_point, with_resume_point
 from router.controller.provision.data_transfer import attempts_in_preparation, data_location, prepare_data
 from router.controller.provision.provision import ProvisionError, provision
-from router.controller.provision.quarantine import mark_cloud_off, mark_region_off, mark_short
+from router.controller.provision.quarantine import mark_off, mark_short
 from router.controller.provision.zone_search import first_open_placement, placements_by_zone
 from router.controller.release.release import release
+from router.controller.workspace.bootstrap import NodeSecrets
 from router.controller.workspace.placement_options import (
     GangPlacement,
     assumed_bandwidth,
@@ -39,12 +40,12 @@ from router.controller.workspace.placement_options import (
     zones_with_offers,
 )
 from router.controller.workspace.secret_refs import resolve_environment
-from router.controller.workspace.workspaces import NodeSecrets, attempt_name, build_workspace, new_attempt
+from router.controller.workspace.workspaces import attempt_name, build_workspace, new_attempt
 from router.faults.fault import NO_ZONE, OURS, SHORT, STOPPED, UNKNOWN_FAULT, Fault, FaultAction, describe_fault
 from router.jobs.experience import Experience
 from router.jobs.fabric_runs import learn_fabrics
 from router.jobs.spec import Job
-from router.state.records import Attempt, NodeRecord, Phase
+from router.state.records import ANY, Attempt, NodeRecord, Phase
 from terraform.module_metadata import needs_hosts, needs_zones
 from terraform.render import MAIN, SECRETS
 from terraform.spec import Host, WorkspaceSpec
@@ -154,7 +155,6 @@ def fulfil_order(site: ControllerContext, request: ProvisionRequest) -> Provisio
 def _provision_patiently(
     site: ControllerContext, request: ProvisionRequest, choice: GangPlacement, search: PlaceSearch
 ) -> ProvisionResult:
-    """Provision in one place; what passes is tried there again, what is throttled after a pause."""
     while True:
         outcome = _provision_choice(site, request, choice)
         if outcome.fault is None or site.stop.is_set():
@@ -190,10 +190,7 @@ def _is_in_preparation(site: ControllerContext, attempt: Attempt) -> bool:
 
 
 def _resume_or_release(site: ControllerContext, request: ProvisionRequest) -> ProvisionResult | None:
-    """Resume what a crash left of this order.
-
-    What cannot be resumed is released, and so are half-done attempts of the same job under other plans.
-    """
+    """Resume what a crash left of this order; release what cannot be resumed, or is of the job under other plans."""
     for attempt in site.store.attempts.find(job=request.order.job, alive=True):
         if not is_half_done(attempt):
             continue
@@ -289,14 +286,10 @@ def provision_recorded(
     checkpoint is copied, too, unless there is a ``when_whole`` action: until then the attempt before it saves more.
     """
     if not prepare_data(site, request.book, placed.attempt, request.job):
-        return _stopped(request, placed.attempt)
+        # The site was stopped without the lock: whoever takes it next releases the attempt.
+        return ProvisionResult(request.order, ProvisionStatus.STOPPED, placed.attempt, "stopped", STOPPED)
     attempt = _with_resume_point(site, request, placed.attempt, copy=when_whole is None)
     return _provision_prepared(site, request, replace(placed, attempt=attempt), when_whole)
-
-
-def _stopped(request: ProvisionRequest, attempt: Attempt) -> ProvisionResult:
-    """Return that the site was stopped without the lock: whoever takes it next releases the attempt."""
-    return ProvisionResult(request.order, ProvisionStatus.STOPPED, attempt, "stopped", STOPPED)
 
 
 def _provision_prepared(
@@ -310,8 +303,11 @@ def _provision_prepared(
             known = site.store.attempts.nodes(attempt.id)
             spec, nodes = _build_spec(site, request.job, attempt, known, placed.choice, placed.token, request.book)
             for old, new in zip(known, nodes, strict=True):
-                if old != new:
-                    site.store.attempts.set_node(attempt.id, new.rank, **_changed_fields(old, new))
+                changes = {
+                    f.name: value for f in fields(new) if (value := getattr(new, f.name)) != getattr(old, f.name)
+                }
+                if changes:
+                    site.store.attempts.set_node(attempt.id, new.rank, **changes)
     except TooFewHostsError as error:
         return _fail_before_provisioning(site, request, attempt, SHORT, str(error))
     except (ValueError, InvalidInputError) as error:
@@ -321,18 +317,10 @@ def _provision_prepared(
 
 
 def _with_resume_point(site: ControllerContext, request: ProvisionRequest, attempt: Attempt, *, copy: bool) -> Attempt:
-    """Return the attempt with its resume point updated.
-
-    ``copy``: the checkpoint is copied to the attempt's region where that does not take too long.
-    """
+    """Return the attempt with its resume point; ``copy``: its checkpoint comes to the region if there is time."""
     chain = _history(site, request)
     before = prepare_resume_point(site, request.book, attempt, chain) if copy else _resume_point(chain)
     return site.store.attempts.update(attempt.id, partial(with_resume_point, before))
-
-
-def _changed_fields(old: NodeRecord, new: NodeRecord) -> dict[str, object]:
-    names = (item.name for item in fields(NodeRecord))
-    return {name: getattr(new, name) for name in names if getattr(new, name) != getattr(old, name)}
 
 
 def _fail_before_provisioning(
@@ -371,7 +359,11 @@ def _new_attempt(
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     try:
         if needs_zones(choice.cloud):
-            choice = fill_zones(choice, _zone_by_type(site, request.book, choice, sold))
+            types = {(s.instance_type, s.market.value) for s in choice.seats}
+            key = (id(request.book), choice.cloud, choice.region, *sorted(types))
+            if key not in sold:
+                sold[key] = zones_with_offers(choice, request.book, site.deploy.cloud(choice.cloud, choice.region).zone)
+            choice = fill_zones(choice, sold[key])
     except KeyError as error:
         what = f"no zone of {choice.region} is known that sells {error.args[0]}"
         remedy = f"write clouds.{choice.cloud}.regions.{choice.region}.zone into the deploy file"
@@ -394,15 +386,6 @@ def _new_attempt(
     return PlacedAttempt(attempt, choice, token), nodes
 
 
-def _zone_by_type(
-    site: ControllerContext, book: PriceBook, choice: GangPlacement, sold: ZoneCache
-) -> Mapping[str, str]:
-    key = (id(book), choice.cloud, choice.region, *sorted({(s.instance_type, s.market.value) for s in choice.seats}))
-    if key not in sold:
-        sold[key] = zones_with_offers(choice, book, site.deploy.cloud(choice.cloud, choice.region).zone)
-    return sold[key]
-
-
 def _provision_choice(site: ControllerContext, request: ProvisionRequest, choice: GangPlacement) -> ProvisionResult:
     order = request.order
     record = _new_attempt(site, request, choice, _history(site, request), {})
@@ -422,7 +405,7 @@ def _provision_choice(site: ControllerContext, request: ProvisionRequest, choice
     if request.job.data is not None:
         # What was built above shows early that something is missing; now the machines hear where the data are.
         if not prepare_data(site, request.book, attempt, request.job):
-            return _stopped(request, attempt)
+            return ProvisionResult(order, ProvisionStatus.STOPPED, attempt, "stopped", STOPPED)
         now = site.store.attempts.get(attempt.id) or attempt
         return _provision_prepared(site, request, replace(placed, attempt=now, choice=choice), None)
     site.tell(order.job, f"making {choice.place} as {attempt.id}")
@@ -481,9 +464,9 @@ def _provision(
 
 def _remember_fault(site: ControllerContext, attempt: Attempt, fault: Fault) -> None:
     if fault.holds_in_region:
-        mark_region_off(site, attempt.cloud, attempt.region, attempt.machines, fault.reason)
+        mark_off(site, attempt, attempt.region, fault.reason)
     elif fault.action is FaultAction.ELSEWHERE_OTHER_CLOUD and fault != UNKNOWN_FAULT:
-        mark_cloud_off(site, attempt.cloud, attempt.machines, fault.reason)
+        mark_off(site, attempt, ANY, fault.reason)
     elif fault.marks_pool:
         mark_short(site, attempt.cloud, attempt.region, site.store.attempts.nodes(attempt.id), fault.reason)
 

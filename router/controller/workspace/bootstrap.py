@@ -239,40 +239,47 @@ class UserDataTooLargeError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class AgentDownload:
-    """The URL from which a machine downloads the agent, and the SHA-256 in hex that it must have.
+class CoordinatorEndpoint:
+    """The address of the coordinator for machines.
 
-    Needs no credential, because the agent is no secret. Coordinators serve it (docs/design/agent-and-coordinator.md).
+    ``agent_sha256``: in hex, of the agent that it serves to anybody. ``ca``: PEM text of a private authority that
+    signed its certificate.
     """
 
     url: str
-    sha256: str
+    agent_sha256: str
+    ca: str | None = None
 
-    @classmethod
-    def of(cls, coordinator: str, sha256: str) -> AgentDownload:
-        """Return the download at the coordinator with that base URL."""
-        return cls(f"{coordinator.rstrip('/')}/v1/agents/{sha256}", sha256)
+    @property
+    def agent_url(self) -> str:
+        """Return where machines download the agent."""
+        return f"{self.url.rstrip('/')}/v1/agents/{self.agent_sha256}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSecrets:
+    """Secrets that only the machines may see; none of them appears in a repr."""
+
+    token: str = field(repr=False)
+    plain: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secret: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
     """Everything that one new machine of a gang is told.
 
-    ``config`` says what its agent does; its paths are replaced by those of the machine. ``token`` and ``secret`` never
-    appear in a repr. ``local_nvme``: where to mount the machine's own disks, striped; the job then works there, and a
-    container sees the folder under the same name. ``ca``: PEM text of a private authority that signed the coordinator's
-    certificate. ``containers``: the versions of Docker and of NVIDIA's toolkit to install, None where the image
+    ``config`` says what its agent does; its paths are replaced by those of the machine. ``local_nvme``: where to mount
+    the machine's own disks, striped; the job then works there, and a container sees the folder under the same name.
+    ``containers``: the versions of Docker and of NVIDIA's toolkit to install, None where the image
     has them or the job needs none. ``deallocates``: the machine asks Azure to release it before it switches itself off.
     ``fabric_setup``: one of ``FABRIC_SCRIPTS`` with its arguments, None for none.
     """
 
     config: AgentConfig
-    agent: AgentDownload = field(repr=False)
-    token: str = field(repr=False)
-    plain: Mapping[str, str] = field(default_factory=dict)
-    secret: Mapping[str, str] = field(default_factory=dict, repr=False)
+    home: CoordinatorEndpoint
+    secrets: NodeSecrets
     local_nvme: str | None = None
-    ca: str | None = None
     containers: tuple[str, str] | None = None
     deallocates: bool = False
     fabric_setup: str | None = None
@@ -292,16 +299,16 @@ def render_cloud_init(spec: Bootstrap) -> str:
         workdir=f"{VAR if nvme is None else nvme}/work",
         token_file=f"{ETC}/token",
         env_file=f"{ETC}/env.json",
-        ca_file=f"{ETC}/ca.pem" if spec.ca is not None else None,
+        ca_file=f"{ETC}/ca.pem" if spec.home.ca is not None else None,
         log_folder=LOGS,
         spool_folder=f"{VAR}/spool",
     )
     files = [
         _file_entry(f"{ETC}/agent.json", "0600", json.dumps(non_default_settings(config), indent=1) + "\n"),
-        *(_file_entry(f"{ETC}/{name}", "0600", text) for name, text in _secret_files(spec).items()),
+        *(_file_entry(f"{ETC}/{name}", "0600", text) for name, text in _secret_files(spec.secrets).items()),
     ]
-    if spec.ca is not None:
-        files.append(_file_entry(f"{ETC}/ca.pem", "0644", spec.ca))
+    if spec.home.ca is not None:
+        files.append(_file_entry(f"{ETC}/ca.pem", "0644", spec.home.ca))
     commands: list[list[str] | str] = [["mkdir", "-p", "-m", "0755", VAR, LOGS]]
     step = f"{OPT}/boot-step.sh"
     if any(part is not None for part in (nvme, spec.containers, spec.fabric_setup)):
@@ -318,8 +325,8 @@ def render_cloud_init(spec: Bootstrap) -> str:
         commands.append([step, f"{OPT}/{name}", *arguments])
     files.append(_file_entry(f"{OPT}/fetch-agent.sh", "0755", FETCH_AGENT))
     agent, seconds = f"{OPT}/agent.pyz", str(round(config.lease_seconds or config.gang_seconds))
-    authority = [f"{ETC}/ca.pem"] if spec.ca is not None else []
-    commands.append([f"{OPT}/fetch-agent.sh", spec.agent.url, spec.agent.sha256, agent, seconds, *authority])
+    authority = [f"{ETC}/ca.pem"] if spec.home.ca is not None else []
+    commands.append([f"{OPT}/fetch-agent.sh", spec.home.agent_url, spec.home.agent_sha256, agent, seconds, *authority])
     if config.power_off:
         # Without an agent the machine is of no use, and nobody would hear of it.
         commands.append(f"test -e {agent} || systemctl poweroff")
@@ -343,13 +350,12 @@ def render_cloud_init(spec: Bootstrap) -> str:
     return text
 
 
-def _secret_files(spec: Bootstrap) -> dict[str, str]:
-    environment = {"plain": dict(spec.plain), "secret": dict(spec.secret)}
-    return dict(zip(SECRET_FILES, (f"{spec.token}\n", json.dumps(environment) + "\n"), strict=True))
+def _secret_files(secrets: NodeSecrets) -> dict[str, str]:
+    environment = {"plain": dict(secrets.plain), "secret": dict(secrets.secret)}
+    return dict(zip(SECRET_FILES, (f"{secrets.token}\n", json.dumps(environment) + "\n"), strict=True))
 
 
 def _checked_config(config: AgentConfig, **paths: str | None) -> AgentConfig:
-    """Return the configuration with the paths of its machine, as the agent will read it from JSON."""
     return parse_config(json.loads(json.dumps({**asdict(config), **paths})))
 
 
@@ -467,23 +473,23 @@ def node_script(spec: Bootstrap) -> str:
         workdir="work",
         token_file="token",
         env_file="env.json",
-        ca_file="ca.pem" if spec.ca is not None else None,
+        ca_file="ca.pem" if spec.home.ca is not None else None,
         log_folder="log.d",
         spool_folder="spool",
     )
-    files = {"agent.json": json.dumps(non_default_settings(config)) + "\n", **_secret_files(spec)}
-    if spec.ca is not None:
-        files["ca.pem"] = spec.ca
+    files = {"agent.json": json.dumps(non_default_settings(config)) + "\n", **_secret_files(spec.secrets)}
+    if spec.home.ca is not None:
+        files["ca.pem"] = spec.home.ca
     text = _SCRIPT.format(
         rank=config.rank,
         attempt=config.attempt,
         files=repr(files),
         paths=repr(_PATHS),
         seconds=repr(config.gang_seconds),
-        ca='os.path.join(FOLDER, "ca.pem")' if spec.ca is not None else "None",
-        url=repr(spec.agent.url),
-        loopback=repr(urlsplit(spec.agent.url).hostname in LOOPBACK),
-        sha256=repr(spec.agent.sha256),
+        ca='os.path.join(FOLDER, "ca.pem")' if spec.home.ca is not None else "None",
+        url=repr(spec.home.agent_url),
+        loopback=repr(urlsplit(spec.home.agent_url).hostname in LOOPBACK),
+        sha256=repr(spec.home.agent_sha256),
     )
     _check_size(text, "{:,} bytes for the node's script")
     return text
