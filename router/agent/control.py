@@ -155,7 +155,6 @@ class AgentControlFolder:
 
     @property
     def is_open(self) -> bool:
-        """Return whether a request was not answered yet."""
         return bool(self._pending)
 
     @property

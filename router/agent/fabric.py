@@ -48,7 +48,6 @@ def container_options(config: AgentConfig) -> list[str]:
 
 
 def check_fabric(config: AgentConfig) -> PreflightCheck:
-    """Check that the machine has what its fabric needs."""
     fabric = config.fabric
     missing = [path for path in fabric.present.split() if not Path(path).exists()]
     problem = f"{fabric.name} is not set up: no {', '.join(missing)}" if missing else ""

@@ -89,7 +89,6 @@ class LifetimeTimer:
             self._run(["systemctl", "restart", LIFETIME_TIMER])
 
     def power_off(self) -> None:
-        """Switch the machine off."""
         self._run(POWER_OFF)
 
 

@@ -129,7 +129,6 @@ class UrgentSender(threading.Thread):
         self._waiting.put(((what, body), then))
 
     def run(self) -> None:
-        """Send messages until :meth:`finish`."""
         while (entry := self._waiting.get()) is not None:
             message, then = entry
             accepted = self._send(message)
@@ -193,7 +192,6 @@ class Messenger(threading.Thread):
         self.checkpoint_seconds: float | None = None
 
     def run(self) -> None:
-        """Send heartbeats until :meth:`finish`."""
         self.urgent.start()
         while not self._wake.wait(self._run_action(self._send_heartbeat)):
             continue

@@ -40,7 +40,6 @@ class SecretMask:
 
 
 def _overlap(data: bytes, secret: bytes) -> int:
-    """Return the length of the longest end of ``data`` that is a proper beginning of ``secret``."""
     longest = min(len(data), len(secret) - 1)
     return next((size for size in range(longest, 0, -1) if data.endswith(secret[:size])), 0)
 

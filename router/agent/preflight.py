@@ -156,7 +156,6 @@ def check_disk(folder: Path) -> PreflightCheck:
 
 
 def check_clock(theirs: float | None, ours: float) -> PreflightCheck:
-    """Check that this machine's clock agrees with the coordinator's."""
     if theirs is None:
         return PreflightCheck("clock", "", "not compared: the coordinator says no time")
     ahead = ours - theirs

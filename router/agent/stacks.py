@@ -38,7 +38,6 @@ def keep_stacks(group: int, control: Path, write: Callable[[bytes], None], *, si
 
 
 def _members(group: int) -> Iterator[int]:
-    """Yield the processes of a process group, where the system lists them."""
     for entry in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
         try:
             if os.getpgid(int(entry.name)) == group:

@@ -120,11 +120,9 @@ class FileJournal(Generic[F]):
 
     @property
     def files(self) -> frozenset[F]:
-        """The files that were copied."""
         return frozenset(self._known)
 
     def knows(self, file: F) -> bool:
-        """Return whether the file was copied."""
         return file in self._known
 
     def add(self, file: F) -> None:

@@ -26,12 +26,9 @@ _LARGEST_MANIFEST = 2**31
 
 
 @dataclass(frozen=True)
-class DataFile:
-    """A file of a copy: its size and last change at the source, and the digest of what was read there."""
+class DataFile(ListedFile):
+    """A file of a copy, as it is listed at the source, with the digest of what was read there."""
 
-    path: str
-    bytes: int
-    modified: int
     sha256: str
 
 
@@ -85,7 +82,7 @@ def copy_data(
         for path in sorted(surplus):
             work.retry(partial(target.remove, path), target.where(path))
         _check_copy(work, source, target, listed)
-        files = [asdict(file) for file in sorted([*kept, *copied], key=_path_of)]
+        files = [asdict(file) for file in sorted([*kept, *copied], key=lambda file: file.path)]
         text = json.dumps({"version": _VERSION, "files": files})
         pace.check()
         work.retry(partial(target.put, MANIFEST, text.encode()), target.where(MANIFEST))
@@ -112,10 +109,6 @@ def _check_listing(source: CheckpointStore, target: CheckpointStore, listed: lis
     large = target.largest_file
     if large is not None and any(file.bytes > large for file in listed):
         raise StorageError(f"a file of {source.url} is over {large // 2**30} GiB", "write it as several files")
-
-
-def _path_of(file: DataFile) -> str:
-    return file.path
 
 
 def _target_path(path: str) -> str:

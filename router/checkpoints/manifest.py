@@ -19,7 +19,6 @@ _DIGEST_CHARACTERS = 12
 
 
 def manifest_name(step: int) -> str:
-    """Return the manifest's file name."""
     return f"step-{step:08d}.manifest.json"
 
 
@@ -50,16 +49,13 @@ class CheckpointManifest:
 
     @property
     def name(self) -> str:
-        """The manifest's file name."""
         return manifest_name(self.step)
 
     @property
     def bytes(self) -> int:
-        """The size of all files together."""
         return sum(file.bytes for file in self.files)
 
     def said(self) -> Any:
-        """Return the object in the manifest's text."""
         return json.loads(self.text)
 
     def is_same(self, other: CheckpointManifest) -> bool:
@@ -121,5 +117,4 @@ def leads_outside(path: str) -> bool:
 
 
 def sha256_hex(data: bytes) -> str:
-    """Return the SHA-256 in hex."""
     return hashlib.sha256(data).hexdigest()

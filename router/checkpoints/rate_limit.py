@@ -81,7 +81,6 @@ class TransferLimits:
 
     @property
     def moved(self) -> int:
-        """The bytes moved so far."""
         return self._moved
 
     @property

@@ -158,13 +158,9 @@ class TransferWork:
 
         def copy() -> None:
             # A store may have taken the whole file though its answer was lost.
-            if (
-                next(tries)
-                and self._target.sizes([target_file.path]) == [target_file.bytes]
-                and self._is_there(target_file)
-            ):
-                return
-            self._copy(source_file, target_file.path)
+            is_whole = next(tries) and self._target.sizes([target_file.path]) == [target_file.bytes]
+            if not (is_whole and self._is_there(target_file)):
+                self._copy(source_file, target_file.path)
 
         self.retry(copy, self._target.where(target_file.path))
         if self._journal is not None:
@@ -176,10 +172,9 @@ class TransferWork:
         digest = self.retry(partial(self._copy, file, target_path), self._target.where(target_path))
         return replace(file, sha256=digest)
 
-    def read(self, file: CheckpointFile) -> int:
-        """Read a file to its end; return 0. IncompleteCheckpointError."""
+    def read(self, file: CheckpointFile) -> None:
+        """Read a file to its end. IncompleteCheckpointError."""
         self.retry(partial(self._digest, self._source, file), self._source.where(file.path))
-        return 0
 
     def retry(self, do: Callable[[], Result], what: str) -> Result:
         """Call ``do``, with retries if need be, and return its result."""

@@ -290,7 +290,6 @@ class Uploader:
 
 
 def _find_durable(waiting: Sequence[CheckpointManifest], target: CheckpointStore) -> DurableCopy | None:
-    """Return the newest of them that is durable."""
     for manifest in reversed(waiting):
         there = read_manifest(target, manifest.step)
         if there is not None and there.is_same(manifest):

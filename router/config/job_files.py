@@ -168,7 +168,6 @@ def load_jobs(sources: Sequence[JobSource], now: datetime, *, own_deadlines: boo
 
 
 def _read_job(document: YamlDocument) -> Job:
-    """Return the job of one document; InvalidInputError with everything wrong in it."""
     fields: Any = document.plain()
     if not isinstance(fields, dict):
         what = "a job is a mapping of fields" + (", not a list" if isinstance(fields, list) else "")

@@ -81,7 +81,6 @@ class YamlDocument:
         return self.root.plain()
 
     def value(self, path: FieldPath) -> Any:
-        """Return the value at ``path``; None where nothing is."""
         node = self.root
         for step in path:
             content = node.content
@@ -185,8 +184,6 @@ def _character_problem(error: yaml.YAMLError, text: str, file: str) -> Problem:
 
 
 class _Open:
-    """A collection whose end has not been read."""
-
     def __init__(self, event: Any) -> None:
         self.line, self.column = event.start_mark.line + 1, event.start_mark.column + 1
         self.anchor: str | None = event.anchor

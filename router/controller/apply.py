@@ -100,7 +100,6 @@ class PlanExecution:
         return existing is None
 
     def _with_newest_attempt(self, outcome: ProvisionResult) -> ProvisionResult:
-        """Return the result with the newest attempt of its order."""
         if outcome.attempt is None:
             return outcome
         return replace(outcome, attempt=history_of(self.site.store, outcome.attempt).last)

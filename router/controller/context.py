@@ -45,7 +45,6 @@ class Workers:
 
     @property
     def holds_lock(self) -> bool:
-        """Return whether this process holds the lock now."""
         return self._stack is not None
 
     @contextmanager
@@ -181,5 +180,4 @@ class ControllerContext:
         object.__setattr__(self, "workers", Workers(self.deploy.parallel))
 
     def directory(self, attempt_directory: str) -> Path:
-        """Return the run directory of an attempt."""
         return self.runs / attempt_directory

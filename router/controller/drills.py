@@ -144,7 +144,6 @@ def find_places(
 
 
 def targets_in(everybody: Iterable[DrillTarget], where: Collection[str]) -> tuple[DrillTarget, ...]:
-    """Return the targets whose zone or region is one of ``where``."""
     return tuple(target for target in everybody if {target.zone, target.region} & set(where))
 
 
@@ -193,17 +192,14 @@ class PreemptionDrill:
 
     @property
     def waiting(self) -> tuple[DrillTarget, ...]:
-        """Return the machines whose time is not over."""
         return tuple(self._waiting.values())
 
     @property
     def over(self) -> bool:
-        """Return whether the drill is done."""
         return self._is_over
 
     @property
     def seconds(self) -> float:
-        """Return the seconds left."""
         return max(0.0, self._ends - self._ticks())
 
     def look(self) -> tuple[DrillResult, ...]:

@@ -31,12 +31,10 @@ class Order:
 
     @property
     def machines(self) -> int:
-        """Return the number of machines of the whole gang."""
         return sum(line.machines for line in self.lines)
 
     @property
     def expected_usd(self) -> Usd:
-        """Return what the plan expects the gang to cost."""
         return Usd.total(line.cost_usd for line in self.lines)
 
     @property
@@ -74,7 +72,6 @@ def store_limits(store: StateStore, plan: str, limits: Limits) -> None:
 
 
 def has_limits(store: StateStore, plan: str) -> bool:
-    """Return whether limits are stored for the plan."""
     return store.values.get(_STORED.format(plan)) is not None
 
 

@@ -210,7 +210,6 @@ def _orphan(site: ControllerContext, resource: CloudResource, adopted: str) -> O
 
 
 def _orphaned_processes(site: ControllerContext, attempts: Mapping[str, Attempt | None]) -> list[Orphan]:
-    """Return processes in run directories of attempts that are over or unknown."""
     if not site.runs.is_dir():
         return []
     return [

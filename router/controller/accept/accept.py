@@ -49,7 +49,6 @@ class AcceptedOrders:
 
     @property
     def at_risk_usd(self) -> Usd:
-        """Return the most that all requests may cost."""
         return Usd.total(self.at_risk)
 
     @property

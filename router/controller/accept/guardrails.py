@@ -57,7 +57,6 @@ class Refusal:
 
     @property
     def is_age(self) -> bool:
-        """Return whether the refusal is about the plan's age alone."""
         return self.cause is RefusalReason.EXPIRED
 
 

@@ -48,7 +48,6 @@ class StragglerMonitor:
         return now / best
 
     def forget_but(self, attempts: Collection[str]) -> None:
-        """Forget all attempts but these."""
         self._best = {name: seconds for name, seconds in self._best.items() if name in attempts}
         self._slow_counts = {name: looks for name, looks in self._slow_counts.items() if name in attempts}
 
@@ -83,7 +82,6 @@ class HeartbeatMonitor:
         return lost
 
     def forget_but(self, attempts: Collection[str]) -> None:
-        """Forget all attempts but these."""
         self._heard = {key: heard for key, heard in self._heard.items() if key[0] in attempts}
         self._observed_at = {name: at for name, at in self._observed_at.items() if name in attempts}
 

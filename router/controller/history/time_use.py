@@ -33,7 +33,6 @@ class TimeSegment:
 
     @property
     def ticks(self) -> int:
-        """Return the length in microseconds."""
         return (self.end - self.start) // _TICK
 
 
@@ -125,7 +124,6 @@ def _split_training(met: datetime, ended: datetime, course: TrainingRecord) -> l
 
 
 def _lost_time(length: timedelta, course: TrainingRecord) -> timedelta:
-    """Return how much time of the training was lost."""
     if course.finished:
         return timedelta(0)
     if course.kept_step <= course.first_step:

@@ -200,7 +200,6 @@ def wait_for_copy(
 
 
 def is_wanted(site: ControllerContext, attempt: Attempt) -> bool:
-    """Return whether the attempt is still to be provisioned."""
     now = site.store.attempts.get(attempt.id)
     return now is not None and now.phase in _WANTED_PHASES
 

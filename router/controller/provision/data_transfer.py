@@ -239,7 +239,6 @@ class _DataCopying:
             self._meter.close()
 
     def record(self) -> None:
-        """Record what came of it."""
         site, attempt, result, why = self._site, self._attempt, self._result, self._why
         # Whoever released the attempt meanwhile noted what was moved until then.
         details = self._describe(self._pace.moved - noted_bytes(site, attempt))

@@ -112,7 +112,6 @@ class CurrentShortages:
     modelled: ShortPools
 
     def under(self, policy: Policy) -> ShortPools:
-        """Return the short pools for attempts that the policy runs."""
         return self.modelled if models_availability(policy) else self.usual
 
 

@@ -162,7 +162,6 @@ def _is_readable(site: ControllerContext, attempt: Attempt) -> bool:
 
 
 def _hosts(site: ControllerContext, attempt: Attempt, nodes: Sequence[NodeRecord]) -> Mapping[int, Host]:
-    """Return the own hosts that the machines are, by rank; empty where they are not our own."""
     groups = [group for (region, _), group in site.pool.items() if region == attempt.region]
     known = {host.address: host for group in groups for host in group}
     own = needs_hosts(attempt.cloud)

@@ -90,7 +90,6 @@ class CloudQueueListener:
         return QueuePoll(kept, known, others, batch.unreadable)
 
     def _store_notice(self, said: CloudNotice, attempt: Attempt, node: NodeRecord) -> bool:
-        """Store the notice, and return whether it was new."""
         now = self._clock()
         before = self._store.notices.find(attempt.id, now - DUPLICATE_WINDOW)
         if any(one.rank == node.rank and one.kind == said.kind.value for one in before):

@@ -114,7 +114,6 @@ class JobsReport:
 
     @property
     def live(self) -> tuple[GangOutlook, ...]:
-        """Return gangs whose machines exist, or may."""
         return tuple(each for each in self.outlooks if each.is_live)
 
     @property
@@ -134,7 +133,6 @@ class JobsReport:
 
     @property
     def places(self) -> int:
-        """Return the number of regions that live gangs are in."""
         return len({(each.gang.attempt.cloud, each.gang.attempt.region) for each in self.live})
 
     @property
@@ -178,7 +176,6 @@ class AttemptReport:
 
     @property
     def metered_usd(self) -> Usd:
-        """Return the sum of what is metered, exact."""
         return Usd.total(each.usd for each in self.costs)
 
     @property
@@ -202,7 +199,6 @@ class JobReport:
 
     @property
     def last(self) -> AttemptReport:
-        """Return the newest attempt."""
         return self.attempts[-1]
 
     @property
@@ -333,7 +329,6 @@ def sum_costs(entries: Iterable[LedgerEntry]) -> tuple[CostLine, ...]:
 
 
 def sum_by_item(costs: Iterable[CostLine]) -> Mapping[str, Usd]:
-    """Return the exact sum of each item."""
     sums: Counter[str] = Counter()
     for line in costs:
         sums[line.item] += line.usd.nanos

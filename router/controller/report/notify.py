@@ -156,8 +156,6 @@ FindEvents = Callable[[datetime], Iterable[GangEvent]]
 
 @dataclass(slots=True)
 class _Queue:
-    """Events that one channel was not told yet, oldest first."""
-
     channel: Channel
     waiting: deque[GangEvent] = field(default_factory=deque)
     tries: int = 0
@@ -255,7 +253,6 @@ class Notifier:
                 self._remove_queued(queue, events)
 
     def _remove_queued(self, queue: _Queue, events: Iterable[GangEvent]) -> None:
-        """Remove events that were reported or given up from the queue."""
         with self._lock:
             for event in events:
                 if queue.waiting and queue.waiting[0] is event:

@@ -204,7 +204,6 @@ def _waits_long(store: StateStore, attempt: Attempt, now: datetime) -> bool:
 
 
 def report_gang(attempt: Attempt, nodes: tuple[NodeRecord, ...], now: datetime, *, waits: bool = False) -> GangReport:
-    """Return the report of one attempt with its machines."""
     heard = [node.heard_at for node in nodes if node.heard_at is not None]
     quiet = None if not heard or attempt.phase.is_over else max(now - min(heard), timedelta(0))
     return GangReport(attempt, nodes, cost_so_far(nodes, now), quiet, waits, now=now)

@@ -45,8 +45,6 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class _PlanContext:
-    """The data that all gangs of a plan share."""
-
     limits: Limits
     finder: CandidateFinder
     short: CurrentShortages

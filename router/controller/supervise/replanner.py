@@ -68,7 +68,6 @@ class PendingGang:
 
     @property
     def last(self) -> Attempt:
-        """Return the job's newest attempt."""
         return self.chain.last
 
 
@@ -101,7 +100,6 @@ class _Found(NamedTuple):
     open_candidates: tuple[Candidate, ...]
 
     def within(self, regions: frozenset[RegionId]) -> _Found:
-        """Return those in the regions."""
         kept = (tuple(c for c in each if c.region in regions) for each in (self.all_candidates, self.open_candidates))
         return _Found(self.job, *kept)
 
@@ -259,7 +257,6 @@ class Replanner:
         return self.recorded(attempt) or self.policy
 
     def finder(self, limits: Limits) -> CandidateFinder:
-        """Return a finder of candidates at the current prices and time."""
         book = self.book()
         return CandidateFinder(book, limits, self.site.clock(), advisory=False, experience=self.counted_pools(book))
 
@@ -280,7 +277,6 @@ class Replanner:
         return read_job(self.site.store.plans.job(attempt.job_digest))
 
     def limits_of(self, attempt: Attempt) -> Limits:
-        """Return the limits that the attempt's plan was accepted with."""
         return Limits.model_validate_json(limits_json(self.site.store, attempt.plan))
 
     def _remaining_work(self, chain: AttemptHistory, text: str | None) -> Job | None:
@@ -377,7 +373,6 @@ def _save_interval(last: Attempt, job: Job, chosen: Candidate, answers: SaveAnsw
 def _use_of_limits(
     staying: Mapping[str, Attempt], nodes: Sequence[NodeRecord], book: PriceBook, limits: Limits
 ) -> LimitUse:
-    """Return how much of the limits the gangs that keep running use."""
     pools = Counter(
         (
             staying[n.attempt].cloud,
@@ -396,7 +391,6 @@ def _use_of_limits(
 
 
 def _trained_seconds(attempt: Attempt) -> float:
-    """Return how long the attempt trained, for one that saved when it liked."""
     if attempt.met_at is None or attempt.gone_at is None:
         return 2 * MIN_CHECKPOINT_INTERVAL_S
     return (attempt.gone_at - attempt.met_at).total_seconds()

@@ -67,13 +67,11 @@ class StandstillMonitor:
         return moves >= rule_of(self._jobs.get(attempt.job_digest), self.site.deploy.standstill).moves
 
     def forget_but(self, attempts: Collection[str]) -> None:
-        """Forget all attempts but these."""
         self._since = {name: since for name, since in self._since.items() if name in attempts}
         self._named = {name: what for name, what in self._named.items() if name in attempts}
         self._told = {key for key in self._told if key[0] in attempts}
 
     def _find(self, attempt: Attempt, nodes: Sequence[NodeRecord]) -> GangStandstill | None:
-        """Return a standstill that this process has seen for long enough."""
         steps = [node.step for node in nodes if node.step is not None]
         signs = (max(steps, default=None), attempt.met_at)
         if self._since.get(attempt.id, (None,))[0] != signs:

@@ -153,7 +153,6 @@ class Supervisor:
         return {attempt.job for attempt in planned if attempt.id in prepared}
 
     def _report_unreadable(self) -> None:
-        """Report once each attempt that cannot be looked after because its record is unreadable."""
         bad = {error.key: error for error in self.site.store.overview.unreadable}
         for key in sorted(bad.keys() - self._unreadable):
             self.site.tell(key[0], f"{bad[key]} ({bad[key].remedy})")
@@ -166,7 +165,6 @@ class Supervisor:
             self.site.store.watchers.unmark(self.plan)
 
     def _mark_watched(self) -> None:
-        """Note now and then that somebody watches, which every command reads."""
         if self._marked_at is None or time.monotonic() - self._marked_at >= MARK_SECONDS:
             self._marked_at = time.monotonic()
             self.site.store.watchers.mark(self.plan, self.site.wall_clock())
@@ -297,8 +295,6 @@ class Supervisor:
         return going
 
     def _hand_over(self, attempt: Attempt, go: PlacementAccepted, placed: PlacedAttempt) -> None:
-        """Provision the new gang; when it is ready, the old one saves and is released."""
-
         def release_old_gang() -> None:
             now = self.site.store.attempts.get(attempt.id) or attempt
             hand_over(self.site, now, placed.attempt, now.reason, now.message, go.request.book)
@@ -321,7 +317,6 @@ class Supervisor:
             self.site.tell(attempt.job, f"{attempt.id} stays where it is")
 
     def _release_orphans(self, abandoned: Sequence[Attempt]) -> None:
-        """Release attempts that a crashed process left half done."""
         for attempt in abandoned:
             now = self.site.store.attempts.get(attempt.id)
             if now is not None and is_abandoned(self.site, now):
@@ -334,7 +329,6 @@ class Supervisor:
             self._work.begin(attempt.job, partial(self._release, attempt, leave))
 
     def _replace_gangs(self, leaving: Sequence[tuple[Attempt, ReleaseDecision]], due: Sequence[AttemptHistory]) -> None:
-        """Plan new places together for gangs that are to be released and for jobs that wait."""
         now = time.monotonic()
         self._mark_migrating([pair for pair in leaving if pair[0].id not in self._leaving])
         since = [self._leaving.setdefault(attempt.id, now) for attempt, _ in leaving]
@@ -414,7 +408,6 @@ class Supervisor:
         release(self.site, now, reason or ReleaseReason.MOVED.value, message)
 
     def _replace(self, want: PendingGang, go: PlacementAccepted, placed: PlacedAttempt) -> None:
-        """Release the old gang and provision the new one."""
         try:
             if want.leaving is not None:
                 self._release(want.leaving, None)

@@ -74,7 +74,6 @@ class WorkerPool:
 
     @property
     def idle(self) -> bool:
-        """Return whether no action is running."""
         return not self._running
 
     def begin(self, key: str, action: Callable[[], object]) -> None:

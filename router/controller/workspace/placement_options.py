@@ -49,12 +49,10 @@ class GangPlacement:
 
     @property
     def usd_per_hour(self) -> UsdPerHour:
-        """Return the planned price per hour of the whole gang."""
         return UsdPerHour(sum(seat.usd_per_hour.nanos for seat in self.seats))
 
     @property
     def max_usd_per_hour(self) -> UsdPerHour:
-        """Return the ceiling per hour of the whole gang."""
         return UsdPerHour(sum(seat.max_usd_per_hour.nanos for seat in self.seats))
 
     @property
