@@ -207,7 +207,7 @@ def report_plan_inputs(prepared: PreparedPlan, state: PresentState) -> None:
         whose = "hard budget (`stepfare budget`)" if each.hard else "budget (limits file)"
         spent = "by the ledger and bills" if each.counted else "by the limits file"
         console.note(
-            f"team {each.team}: {format_usd(each.spent)} of the {whose} of {format_usd(each.usd)} for "
+            f"team {each.team.team}: {format_usd(each.team.spent)} of the {whose} of {format_usd(each.team.budget)} for "
             f"{state.moment:%Y-%m} is spent, {spent}"
         )
     report_read_quotas(prepared.request.limit_sources, prepared.doubts, state.moment)

@@ -67,7 +67,8 @@ class PlanExecution:
         """
         try:
             while not self.site.stop.is_set():
-                alive = [a for a in self._alive_attempts() if a.id not in self._unreleasable]
+                found = self.site.store.attempts.find(plan=self.requests[0].plan, alive=True)
+                alive = [attempt for attempt in found if attempt.id not in self._unreleasable]
                 waiting = [n for n, outcome in self.outcomes.items() if outcome.result is ProvisionStatus.NOT_DUE]
                 if not supervisor.reconcile(besides=self._unreleasable) and not waiting:
                     break
@@ -103,9 +104,6 @@ class PlanExecution:
         if outcome.attempt is None:
             return outcome
         return replace(outcome, attempt=history_of(self.site.store, outcome.attempt).last)
-
-    def _alive_attempts(self) -> list[Attempt]:
-        return list(self.site.store.attempts.find(plan=self.requests[0].plan, alive=True))
 
     def _release_half_done(self, attempt: Attempt) -> None:
         """Release an attempt that a crashed process left half done.

@@ -128,9 +128,7 @@ class BudgetSource:
     looked up and not stated by the file.
     """
 
-    team: str
-    usd: Usd
-    spent: Usd
+    team: TeamBudget
     hard: bool
     counted: bool
 
@@ -152,8 +150,16 @@ def apply_hard_budgets(limits: Limits, budgets: Iterable[Budget]) -> Limits:
 
 def fill_spending(limits: Limits, spent: SpentByOwner) -> Limits:
     """Return the limits with the spending of teams filled in where the file does not state it."""
-    teams = tuple(_with_counted_spending(team, spent) for team in limits.teams)
-    return limits.model_copy(update={"teams": teams})
+    counted: dict[str, Usd] = {}
+    for (name, _), usd in spent.items():
+        counted[name] = counted.get(name, ZERO) + usd
+    teams = [
+        team
+        if "spent" in team.model_fields_set
+        else team.model_copy(update={"spent": max(counted.get(team.team, ZERO), ZERO)})
+        for team in limits.teams
+    ]
+    return limits.model_copy(update={"teams": tuple(teams)})
 
 
 def fill_recent_use(limits: Limits, used: Iterable[tuple[str, datetime, Usd]], now: datetime) -> Limits:
@@ -188,15 +194,8 @@ def budget_sources(before: Limits, after: Limits) -> tuple[BudgetSource, ...]:
         hard = file is None or team.budget != file.budget
         counted = file is None or "spent" not in file.model_fields_set
         if hard or counted:
-            changed.append(BudgetSource(team.team, team.budget, team.spent, hard, counted))
+            changed.append(BudgetSource(team, hard, counted))
     return tuple(changed)
-
-
-def _with_counted_spending(team: TeamBudget, spent: SpentByOwner) -> TeamBudget:
-    if "spent" in team.model_fields_set:
-        return team
-    usd = Usd.total(amount for (name, _), amount in spent.items() if name == team.team)
-    return team.model_copy(update={"spent": max(usd, ZERO)})
 
 
 _NO_TIME = timedelta(microseconds=1)

@@ -31,6 +31,11 @@ class AssignedPolicy:
         """Return the policy of the quote, where another one runs."""
         return None if self.quoted == self.policy else self.quoted
 
+    @property
+    def recorded(self) -> tuple[str, str]:
+        """Return what attempts record of it: the policy, and the quoted one where it is overridden."""
+        return self.policy.text, "" if self.overridden is None else self.overridden.text
+
 
 def assign_policy(order: Order, job: Job, deploy: Deploy, *, override: bool = False) -> AssignedPolicy:
     """Return the policy of the order: the quoted one, or the deploy file's with ``override`` or without a quote.

@@ -64,7 +64,13 @@ def release(site: ControllerContext, attempt: Attempt, reason: str, message: str
     if attempt.phase.is_over:
         return attempt
     if attempt.phase is not Phase.RELEASING:
-        attempt = site.store.attempts.update(attempt.id, lambda a: _releasing(a, reason, message))
+
+        def releasing(a: Attempt) -> Attempt | None:
+            if a.phase is Phase.RELEASING or a.phase.is_over:
+                return None
+            return replace(a, phase=Phase.RELEASING, reason=reason, message=message)
+
+        attempt = site.store.attempts.update(attempt.id, releasing)
         site.store.journal.note(attempt.id, "releasing", site.clock(), reason=reason)
     if attempt.made_at is not None:
         _wait_for_saves(site, attempt)
@@ -95,12 +101,6 @@ def _wait_for_saves(site: ControllerContext, attempt: Attempt) -> None:
         if not waiting:
             return
         time.sleep(_PAUSE_S / 4)
-
-
-def _releasing(attempt: Attempt, reason: str, message: str) -> Attempt | None:
-    if attempt.phase is Phase.RELEASING or attempt.phase.is_over:
-        return None
-    return replace(attempt, phase=Phase.RELEASING, reason=reason, message=message)
 
 
 def _delete_resources(site: ControllerContext, attempt: Attempt) -> None:

@@ -366,7 +366,10 @@ def _save_interval(last: Attempt, job: Job, chosen: Candidate, answers: SaveAnsw
     best = interval_at(job, chosen.gang_risk.per_hour_at(0.0))
     intervals = [s for s in (best.total_seconds() if best else None, last.checkpoint_seconds) if s is not None]
     if answers is not None and answers.step is None:
-        return max(MIN_CHECKPOINT_INTERVAL_S, min(intervals or [_trained_seconds(last)]) / 2)
+        # One that saved when it liked counts by how long it trained.
+        trained = None if last.met_at is None or last.gone_at is None else (last.gone_at - last.met_at).total_seconds()
+        before = min(intervals, default=2 * MIN_CHECKPOINT_INTERVAL_S if trained is None else trained)
+        return max(MIN_CHECKPOINT_INTERVAL_S, before / 2)
     return min(intervals, default=None)
 
 
@@ -388,12 +391,6 @@ def _use_of_limits(
     return running_use(
         (RunningMachines(*pool[:5], machines, pool[5]) for pool, machines in pools.items()), book, limits
     )
-
-
-def _trained_seconds(attempt: Attempt) -> float:
-    if attempt.met_at is None or attempt.gone_at is None:
-        return 2 * MIN_CHECKPOINT_INTERVAL_S
-    return (attempt.gone_at - attempt.met_at).total_seconds()
 
 
 MOST_REGIONS = 6

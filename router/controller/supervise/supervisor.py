@@ -139,7 +139,10 @@ class Supervisor:
         due = [chain for chain in waiting if self._is_due(chain)]
         if (leaving or due or abandoned) and self._work.holds():
             self._release_orphans(abandoned)
-            self._release_finished([one for one in leaving if one[1].reason in _OVER])
+            for attempt, leave in leaving:
+                if leave.reason in _OVER:
+                    self.site.tell(attempt.job, describe_release(attempt, leave.reason, leave.message))
+                    self._work.begin(attempt.job, partial(self._release, attempt, leave))
             # The jobs are read again, because another process may have given them up, or replaced them, before.
             due = [chain for chain in self._waiting() if self._is_due(chain)] if due else []
             self._replace_gangs([one for one in leaving if one[1].reason not in _OVER], due)
@@ -184,12 +187,14 @@ class Supervisor:
         since = now - self.site.deploy.timeouts.retry_for
         # A job whose policy waits for spot may wait for a long time.
         gone = self.site.store.attempts.ended_last(now - LONGEST_RUN)
-        found = tuple(a for a in gone if (a.gone_at or now) >= since or self._waits_long(a))
+        found = [
+            a
+            for a in gone
+            if (a.gone_at or now) >= since
+            or (policy_name_of(a, self.site.deploy) != Rule.GREEDY and self.replanner.has_time(a))
+        ]
         ended = [a for a in found if self.plan in (None, a.plan) and not self._work.is_busy(a.job)]
         return resumable_histories(self.site.store, ended, crashes=self.site.deploy.timeouts.max_crashes)
-
-    def _waits_long(self, attempt: Attempt) -> bool:
-        return policy_name_of(attempt, self.site.deploy) != Rule.GREEDY and self.replanner.has_time(attempt)
 
     def _observe(self, alive: Sequence[Attempt], now: StatusSnapshot) -> list[tuple[Attempt, ReleaseDecision]]:
         """Apply phase changes at once, and return the attempts that are to be released."""
@@ -322,11 +327,6 @@ class Supervisor:
             if now is not None and is_abandoned(self.site, now):
                 self.site.tell(now.job, f"releasing {now.id}, which was interrupted")
                 self._work.begin(now.job, partial(release_half_done, self.site, now))
-
-    def _release_finished(self, ended: Sequence[tuple[Attempt, ReleaseDecision]]) -> None:
-        for attempt, leave in ended:
-            self.site.tell(attempt.job, describe_release(attempt, leave.reason, leave.message))
-            self._work.begin(attempt.job, partial(self._release, attempt, leave))
 
     def _replace_gangs(self, leaving: Sequence[tuple[Attempt, ReleaseDecision]], due: Sequence[AttemptHistory]) -> None:
         now = time.monotonic()

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
 
 from router.controller.context import MOST_THREADS, ControllerContext
 from router.controller.history.lifecycle import NotReleasedError
@@ -48,25 +47,21 @@ def _try_lease(site: ControllerContext, stack: ExitStack) -> Lease | LeaseHeldEr
         return error
 
 
-@dataclass(slots=True)
 class WorkerPool:
     """Runs actions by key, one at a time for each, in threads.
 
     The lock is held from :meth:`holds` until no action needs it. One thread begins actions and observes them.
     """
 
-    site: ControllerContext
-    lock: Callable[[], AbstractContextManager[object]]
-    _pool: ThreadPoolExecutor = field(init=False)
-    _running: dict[str, Future[None]] = field(default_factory=dict)
-    _not_before: dict[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
+    def __init__(self, site: ControllerContext, lock: Callable[[], AbstractContextManager[object]]) -> None:
+        self._site, self._lock = site, lock
         self._pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="gang")
+        self._running: dict[str, Future[None]] = {}
+        self._not_before: dict[str, float] = {}
 
     def holds(self) -> bool:
         """Return whether the lock is held, after trying to obtain it."""
-        return self.site.workers.try_hold(self.lock)
+        return self._site.workers.try_hold(self._lock)
 
     def is_busy(self, key: str) -> bool:
         """Return whether an action of that key is running, or failed a moment ago."""
@@ -81,8 +76,8 @@ class WorkerPool:
 
         What cannot be released or recorded is reported, and left for later.
         """
-        assert self.site.workers.holds_lock
-        self._running[key] = self.site.workers.submit(self._pool, self._run, key, action)
+        assert self._site.workers.holds_lock
+        self._running[key] = self._site.workers.submit(self._pool, self._run, key, action)
 
     def reap(self) -> None:
         """Forget finished actions, raise their unexpected errors, and release the lock when idle."""
@@ -94,16 +89,16 @@ class WorkerPool:
 
     def rest(self) -> None:
         """Release the lock where no action needs it, so that others have a turn."""
-        self.site.workers.rest()
+        self._site.workers.rest()
 
     def finish(self) -> None:
         """Wait for all actions. To be called at the end, whatever happened."""
         self._pool.shutdown(wait=True, cancel_futures=True)
-        self.site.workers.close()
+        self._site.workers.close()
 
     def _run(self, key: str, action: Callable[[], object]) -> None:
         try:
             action()
         except (NotReleasedError, StateError, OSError) as error:
             self._not_before[key] = time.monotonic() + PAUSE_S
-            self.site.tell(key, str(error))
+            self._site.tell(key, str(error))
