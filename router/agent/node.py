@@ -15,18 +15,24 @@ from pathlib import Path
 from typing import Any
 
 from router.agent import protocol
-from router.agent.all_reduce import RESULT, AllReduceResult, judge_all_reduce, with_all_reduce
 from router.agent.calls import CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
 from router.agent.config import AgentConfig
 from router.agent.control import CONTROL, AgentControlFolder
 from router.agent.fabric import check_fabric, fabric_environment
 from router.agent.guard import ProcessGuard
 from router.agent.lease import LifetimeTimer, MachineLease
-from router.agent.messenger import Messenger, Outbox
+from router.agent.messenger import Messenger, OrderPoller, Outbox
 from router.agent.notice_listener import NoticeListener
-from router.agent.orders import OrderPoller
 from router.agent.output import OutputTail, RotatingLog, SecretMask
-from router.agent.preflight import PreflightCheck, check_machine, describe_problems
+from router.agent.preflight import (
+    RESULT,
+    AllReduceResult,
+    PreflightCheck,
+    check_machine,
+    describe_problems,
+    judge_all_reduce,
+    with_all_reduce,
+)
 from router.agent.registry import VARIABLES
 from router.agent.rendezvous import GangIncompleteError, RendezvousResult, RendezvousStoppedError, join_gang
 from router.agent.stacks import keep_stacks

@@ -24,9 +24,8 @@ from providers.static.pool import Pool
 from router import installed_version
 from router.app.settings import HEALTH_SECONDS, PORT, SANDBOX, AppSettings, local_url
 from router.controller.context import ControllerContext, Reporter
-from router.controller.workspace.bootstrap import CoordinatorEndpoint
+from router.controller.workspace.bootstrap import CoordinatorEndpoint, pack_agent
 from router.controller.workspace.workspaces import GRACE_SECONDS
-from router.controller.workspace.zipapp import pack_agent
 from router.coordinator.handlers import AgentMessageHandler
 from router.coordinator.health import is_serving
 from router.deploy.cloud_settings import HostEntry

@@ -16,8 +16,7 @@ from functools import partial
 from router.checkpoints.checkpoints import FileJournal
 from router.checkpoints.manifest import CheckpointFile, leads_outside
 from router.checkpoints.object_store import CheckpointStore, IncompleteCheckpointError, ListedFile, StorageError
-from router.checkpoints.rate_limit import TransferLimits
-from router.checkpoints.transfer import PARALLEL, TransferWork, collect_results
+from router.checkpoints.transfer import PARALLEL, TransferLimits, TransferWork, collect_results
 
 MANIFEST, FILES = "manifest.json", "files"
 _VERSION = 1

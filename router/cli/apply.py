@@ -164,7 +164,7 @@ class _Work:
         override_policy: bool,
         rules: ApprovalRules | None = None,
     ) -> None:
-        from router.config.limits_file import read_limits
+        from router.config.job_files import read_limits
         from router.controller.plans import knows_limits, limits_json, orders_of
         from router.jobs.limits import Limits
         from router.planning.document.plan_json import plan_content

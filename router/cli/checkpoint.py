@@ -28,7 +28,7 @@ from router.checkpoints.object_store import (
     StorageError,
     open_checkpoint_store,
 )
-from router.checkpoints.rate_limit import TransferLimits
+from router.checkpoints.transfer import TransferLimits
 from router.cli import console
 from router.cli.console import WORDS_AFTER_DASHES, CommandError, ExitCode
 from router.cli.options import TableFormat, TableOutput
@@ -406,8 +406,7 @@ def watch(
 
     The exit code is 5 if the newest checkpoint could not be copied within --grace.
     """
-    from router.checkpoints.control_folder import UploaderControlFolder
-    from router.checkpoints.uploader import Uploader, UploadSettings
+    from router.checkpoints.uploader import Uploader, UploaderControlFolder, UploadSettings
 
     build_rate_limit(None, max_mbps)
     environment = os.environ  # noqa: TID251

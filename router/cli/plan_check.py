@@ -88,7 +88,7 @@ def check(
     stepfare plan check plan.json
     stepfare plan check plan.json --max-cost 5000 -o json
     """
-    from router.config.limits_file import read_limits
+    from router.config.job_files import read_limits
     from router.config.plan_files import read_plan
     from router.prices.books import load_book
 

@@ -14,8 +14,7 @@ from pricing.book import PriceBook
 from pricing.places import RegionId
 from pricing.problems import InvalidInputError, Problem
 from pricing.units import format_count
-from router.config.job_files import LoadedJobs
-from router.config.limits_file import LoadedLimits
+from router.config.job_files import LoadedJobs, LoadedLimits
 from router.config.validation import dotted_path
 from router.config.yamlfile import FieldPath, YamlDocument
 from router.jobs.fields import RefusedError, suggest

@@ -15,8 +15,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from router.agent.config import AgentConfig
-from router.controller.workspace.bootstrap import Bootstrap, CoordinatorEndpoint, NodeSecrets, render_cloud_init
-from router.controller.workspace.zipapp import pack_agent
+from router.controller.workspace.bootstrap import (
+    Bootstrap,
+    CoordinatorEndpoint,
+    NodeSecrets,
+    pack_agent,
+    render_cloud_init,
+)
 from tests.support.agents import agents
 from tests.support.coordinator import Coordinator
 

@@ -16,8 +16,7 @@ import pytest
 from router.checkpoints.arrow_store import ArrowStore, open_arrow_store
 from router.checkpoints.checkpoints import find_complete_checkpoints, list_steps, read_manifest, remove_old_checkpoints
 from router.checkpoints.object_store import FolderStore, IncompleteCheckpointError
-from router.checkpoints.rate_limit import TransferLimits
-from router.checkpoints.transfer import transfer_checkpoint, verify_checkpoint
+from router.checkpoints.transfer import TransferLimits, transfer_checkpoint, verify_checkpoint
 from tests.support.gcs_emulator import gcs_emulator, gcs_url
 from tests.support.service import closed_port
 from tests.support.stored_checkpoints import newest, save

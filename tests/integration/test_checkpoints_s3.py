@@ -16,8 +16,7 @@ import pytest
 
 from router.checkpoints.checkpoints import find_complete_checkpoints
 from router.checkpoints.manifest import CheckpointManifest
-from router.checkpoints.rate_limit import TransferLimits
-from router.checkpoints.transfer import verify_checkpoint
+from router.checkpoints.transfer import TransferLimits, verify_checkpoint
 from tests.support.agents import agents
 from tests.support.command import run
 from tests.support.coordinator import Coordinator

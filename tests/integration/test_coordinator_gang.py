@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from router.controller.workspace.bootstrap import CoordinatorEndpoint
-from router.controller.workspace.zipapp import pack_agent
+from router.controller.workspace.bootstrap import CoordinatorEndpoint, pack_agent
 from router.state.records import Phase
 from tests.support.agents import agents
 from tests.support.coordinations import TOKEN, Scene, scene

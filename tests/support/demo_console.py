@@ -29,8 +29,7 @@ from router.app.queries.quote_questions import QuoteQuestion, ask_quote, check_q
 from router.app.settings import AppSettings
 from router.app.state_restoration import APPROVAL_RULES, DEMO_AT
 from router.config.approval_file import load_approval_rules
-from router.config.job_files import load_jobs
-from router.config.limits_file import read_limits
+from router.config.job_files import load_jobs, read_limits
 from router.controller.plans import store_limits
 from router.deploy.deploy_settings import Deploy
 from router.jobs.job_json import parse_job

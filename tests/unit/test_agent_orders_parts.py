@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from router.agent import orders as module
+from router.agent import messenger as module
 from router.agent.calls import CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
 from router.agent.config import AgentConfig, AgentConfigError, parse_config
 from router.agent.control import AgentControlFolder
 from router.agent.imds import MachineNotice
-from router.agent.messenger import UrgentSender
+from router.agent.messenger import OrderPoller, UrgentSender
 from router.agent.notice_listener import NoticeListener
-from router.agent.orders import OrderPoller
 from router.agent.protocol import LONGEST_ID
 from router.agent.starters import gang_environment
 
@@ -50,7 +49,7 @@ class _Calls(CoordinatorClient):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAUSE", 0.01)
-    monkeypatch.setattr(module, "FIRST_WAIT", 0.05)
+    monkeypatch.setattr(module, "FIRST_POLL_WAIT", 0.05)
 
 
 def _ran(*answers: dict[str, Any] | Exception, ends: bool = False) -> tuple[_Calls, list[tuple[str, dict[str, Any]]]]:

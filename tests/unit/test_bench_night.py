@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from router.config.job_files import load_jobs
-from router.config.limits_file import read_limits
+from router.config.job_files import load_jobs, read_limits
 from router.jobs.spec import Job
 from tests.bench.hundred_jobs import many_jobs, many_limits
 from tests.support.repository import ROOT

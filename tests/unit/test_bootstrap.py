@@ -31,9 +31,9 @@ from router.controller.workspace.bootstrap import (
     CoordinatorEndpoint,
     NodeSecrets,
     UserDataTooLargeError,
+    pack_agent,
     render_cloud_init,
 )
-from router.controller.workspace.zipapp import pack_agent
 from tests.support.coordinator import Coordinator
 from tests.support.repository import ROOT
 

@@ -30,8 +30,8 @@ from router.controller.workspace.bootstrap import (
     NodeSecrets,
     UserDataTooLargeError,
     node_script,
+    pack_agent,
 )
-from router.controller.workspace.zipapp import pack_agent
 from tests.support.certificates import write_certificate
 from tests.support.coordinator import Coordinator
 

@@ -23,7 +23,7 @@ from router.checkpoints.object_store import (
     StoreReader,
     StoreSink,
 )
-from router.checkpoints.rate_limit import TransferLimits
+from router.checkpoints.transfer import TransferLimits
 
 FILES = {"a": b"one", "deep/b": b"twenty-two", "empty": b""}
 SIZE = 13

@@ -9,7 +9,7 @@ import pytest
 from pricing.book_file import embedded_book
 from pricing.problems import InvalidInputError
 from router.config.book_check import check_limits_against_book
-from router.config.limits_file import load_limits, read_limits, teams_without_jobs
+from router.config.job_files import load_limits, read_limits, teams_without_jobs
 from router.jobs.limits import Limits
 from tests.support.repository import ROOT
 

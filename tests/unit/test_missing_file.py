@@ -8,7 +8,7 @@ import pytest
 
 from pricing.book_file import read_book
 from pricing.problems import InvalidInputError
-from router.config.limits_file import read_limits
+from router.config.job_files import read_limits
 from router.config.plan_files import read_plan
 from router.files.missing_file import missing_file
 

@@ -12,7 +12,7 @@ from router.access.identity import Permission
 from router.app.queries.context import QueryContext
 from router.app.queries.plan_making import limit_references
 from router.config.book_check import check_limits_against_book
-from router.config.limits_file import parse_limits
+from router.config.job_files import parse_limits
 from router.config.plan_files import StoredQuote
 from router.controller.plans import find_limits, made_limits
 from router.jobs.limits import Limits

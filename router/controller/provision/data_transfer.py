@@ -18,16 +18,17 @@ from pricing.places import RegionId
 from router.checkpoints.checkpoints import FileJournal
 from router.checkpoints.data_copy import FILES, DataCopyResult, DataFile, copy_data
 from router.checkpoints.manifest import sha256_hex
-from router.checkpoints.rate_limit import TransferLimits
+from router.checkpoints.transfer import TransferLimits
 from router.controller.context import ControllerContext
 from router.controller.history.metering import DATA_COPIED, DATA_NOT_COPIED
 from router.controller.plans import limits_json
-from router.controller.provision.checkpoint_check import OpenStore, store_opener
 from router.controller.provision.checkpoint_transfer import (
     CopyRoute,
+    OpenStore,
     describe_transfer,
     display_url,
     is_wanted,
+    store_opener,
     summarize_transfer,
     wait_for_copy,
 )

@@ -25,9 +25,9 @@ from router.controller.history.metering import (
     disk_entries,
     disk_gib,
     metered_entries,
+    training_record_of,
     transfer_entries,
 )
-from router.controller.history.time_use import training_record_of
 from router.controller.release.copy_meter import note_interrupted_copy
 from router.controller.release.damaged_rows import RELEASED, mend_gang
 from router.controller.release.inventory import MachineInventory, own_machines, record_found_machines
