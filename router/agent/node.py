@@ -17,8 +17,7 @@ from typing import Any
 from router.agent import protocol
 from router.agent.calls import CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
 from router.agent.config import AgentConfig
-from router.agent.control import CONTROL, AgentControlFolder
-from router.agent.fabric import check_fabric, fabric_environment
+from router.agent.control import CONTROL, AgentControlFolder, keep_stacks
 from router.agent.guard import ProcessGuard
 from router.agent.lease import LifetimeTimer, MachineLease
 from router.agent.messenger import Messenger, OrderPoller, Outbox
@@ -35,8 +34,14 @@ from router.agent.preflight import (
 )
 from router.agent.registry import VARIABLES
 from router.agent.rendezvous import GangIncompleteError, RendezvousResult, RendezvousStoppedError, join_gang
-from router.agent.stacks import keep_stacks
-from router.agent.starters import JobEnvironment, clean_up_command, command_line, gang_environment
+from router.agent.starters import (
+    JobEnvironment,
+    check_fabric,
+    clean_up_command,
+    command_line,
+    fabric_environment,
+    gang_environment,
+)
 from router.agent.supervise import AgentEvent, ProcessExit, SupervisedProcess
 
 TAIL = 256 * 1024

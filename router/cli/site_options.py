@@ -292,7 +292,7 @@ def lock_provisioning(site: ControllerContext, wait: str) -> AbstractContextMana
 
     Raises InvalidInputError for an invalid duration. Entering the lock raises HeldError if it stays taken.
     """
-    from router.controller.supervise.worker_pool import apply_lock
+    from router.controller.context import apply_lock
 
     seconds = (parse_duration_option("--wait", wait) or timedelta(0)).total_seconds()
     return apply_lock(

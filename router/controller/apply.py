@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 
 from router.agent import protocol
-from router.controller.context import MOST_THREADS, ControllerContext
+from router.controller.context import MOST_THREADS, ControllerContext, apply_lock
 from router.controller.history.attempt_history import history_of
 from router.controller.history.lifecycle import NotReleasedError, ReleaseReason, describe_end, describe_release
 from router.controller.provision.provision_order import (
@@ -26,7 +26,6 @@ from router.controller.provision.provision_order import (
 )
 from router.controller.release.release import release
 from router.controller.supervise.supervisor import Supervisor
-from router.controller.supervise.worker_pool import apply_lock
 from router.faults.fault import OURS
 from router.state.errors import LeaseHeldError, StateError
 from router.state.records import Attempt

@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 
 from router.agent import protocol
-from router.controller.context import ControllerContext
+from router.controller.context import ControllerContext, apply_lock
 from router.controller.history.attempt_history import histories_of, history_of
 from router.controller.history.heartbeats import take_snapshot
 from router.controller.provision.quarantine import UNHEALTHY, ShortPools, current_shortages, quarantine, quarantine_all
 from router.controller.supervise.policy_runner import Adviser
 from router.controller.supervise.replanner import Replanner
 from router.controller.supervise.supervisor import Supervisor
-from router.controller.supervise.worker_pool import apply_lock
 from router.coordinator.saves import save_answers, save_answers_by_attempt
 from router.spot.live.selection import build_named_policy
 from router.spot.policies.interface import PolicyEvent, SaveDecision, StayDecision

@@ -11,14 +11,13 @@ import pytest
 
 from pricing.places import Market
 from router.controller.accept.run_policies import RecordedPolicies
-from router.controller.context import ControllerContext
+from router.controller.context import ControllerContext, apply_lock
 from router.controller.history.attempt_history import history_of
 from router.controller.history.heartbeats import take_snapshot
 from router.controller.history.job_history import with_history
 from router.controller.supervise.policy_runner import Adviser
 from router.controller.supervise.replanner import TICK, PendingGang, PlacementAccepted, PlacementDeferred, Replanner
 from router.controller.supervise.supervisor import Supervisor
-from router.controller.supervise.worker_pool import apply_lock
 from router.deploy.deploy_settings import Deploy
 from router.jobs.job_json import job_json, parse_job
 from router.planning.improve.replacement import PlacementRequest, place_gangs

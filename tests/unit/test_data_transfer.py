@@ -20,7 +20,7 @@ from pricing.money import Usd
 from pricing.places import RegionId
 from router.agent.starters import gang_environment
 from router.checkpoints.object_store import CheckpointStore, FolderStore, ListedFile, StorageError, StoreReader
-from router.controller.context import ControllerContext
+from router.controller.context import ControllerContext, apply_lock
 from router.controller.plans import Order
 from router.controller.provision.checkpoint_transfer import CopyRoute, display_url
 from router.controller.provision.data_transfer import (
@@ -35,7 +35,6 @@ from router.controller.provision.data_transfer import (
 )
 from router.controller.provision.provision_order import ProvisionStatus, existing_result, is_abandoned
 from router.controller.release.release import release
-from router.controller.supervise.worker_pool import apply_lock
 from router.controller.sweep import find_orphans
 from router.controller.workspace.bootstrap import CoordinatorEndpoint
 from router.controller.workspace.workspaces import _config

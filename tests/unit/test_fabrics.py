@@ -14,8 +14,7 @@ from pricing.book_file import embedded_book
 from pricing.fabrics import fabrics, find_fabric
 from pricing.machines import Machine
 from router.agent.config import AgentConfig, CodeSource, FabricSetup
-from router.agent.fabric import IN_CONTAINER, check_fabric, container_options, fabric_environment
-from router.agent.starters import command_line
+from router.agent.starters import IN_CONTAINER, check_fabric, command_line, container_options, fabric_environment
 from router.controller.workspace.bootstrap import FABRIC_SCRIPTS
 from router.jobs.fabric_runs import explain_network
 from router.jobs.speed import bus_bandwidth

@@ -23,9 +23,9 @@ import yaml
 
 from router.agent import lease
 from router.agent.config import AgentConfig, AgentConfigError, parse_config
+from router.agent.control import OFFERED, keep_stacks
 from router.agent.lease import POWER_OFF, REARM_SECONDS, LifetimeTimer, MachineLease
 from router.agent.protocol import END_SERVICE, LIFETIME_TIMER
-from router.agent.stacks import OFFERED, keep_stacks
 from router.controller.workspace.bootstrap import Bootstrap, CoordinatorEndpoint, NodeSecrets, render_cloud_init
 from router.deploy.deploy_settings import Lifetime
 from router.state.lock_owner import LockOwner

@@ -14,8 +14,8 @@ from pricing.money import Usd, UsdPerHour
 from router.agent import protocol
 from router.controller.context import ControllerContext
 from router.controller.history.events import EventLevel, find_events
+from router.controller.history.heartbeats import agreed_cost, find_gang_standstill
 from router.controller.history.lifecycle import GangStatus, ReleaseDecision, ReleaseReason, next_transition
-from router.controller.history.standstill import agreed_cost, find_gang_standstill
 from router.controller.report.report import build_status_report
 from router.controller.supervise.standstill_monitor import OBSERVED_S, StandstillMonitor
 from router.deploy.deploy_settings import Deploy, Timeouts

@@ -17,9 +17,8 @@ from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.controller.context import ControllerContext
 from router.controller.history.events import EventLevel, GangEvent, find_events, render_message
-from router.controller.history.heartbeats import group_by_attempt
+from router.controller.history.heartbeats import STANDSTILL, group_by_attempt
 from router.controller.history.lifecycle import GAVE_UP
-from router.controller.history.standstill import STANDSTILL
 from router.deploy.notify_settings import EventKind
 from router.ledger.budget import BudgetStatus
 from router.ledger.month import Month

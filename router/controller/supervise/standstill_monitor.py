@@ -11,7 +11,7 @@ from router.agent import protocol
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import history_of
 from router.controller.history.events import find_events
-from router.controller.history.standstill import STANDSTILL, GangStandstill, find_gang_standstill, rule_of
+from router.controller.history.heartbeats import STANDSTILL, GangStandstill, find_gang_standstill, rule_of
 from router.controller.supervise.handover import order_save
 from router.deploy.notify_settings import EventKind
 from router.state.records import Attempt, NodeRecord, Phase

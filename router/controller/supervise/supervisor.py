@@ -1,7 +1,7 @@
 """Keep gangs alive: track their phases, replace those that cannot stay, and release those that ended.
 
 Every decision is stored before it is applied, so that the next pass can resume it. A pass is short: machines are
-provisioned and released in other threads (:mod:`router.controller.supervise.worker_pool`).
+provisioned and released in other threads (:mod:`router.controller.context`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 from router.agent import protocol
 from router.agent.config import AgentConfig
 from router.controller.accept.run_policies import policy_name_of
-from router.controller.context import ControllerContext
+from router.controller.context import ControllerContext, WorkerPool
 from router.controller.history.attempt_history import (
     AttemptHistory,
     give_up,
@@ -57,7 +57,6 @@ from router.controller.supervise.replanner import (
 )
 from router.controller.supervise.save_intervals import SaveIntervals
 from router.controller.supervise.standstill_monitor import StandstillMonitor
-from router.controller.supervise.worker_pool import WorkerPool
 from router.jobs.quantities import LONGEST_RUN
 from router.spot.policies.interface import MoveDecision, PolicyEvent, SaveDecision
 from router.spot.policies.rules import Rule
