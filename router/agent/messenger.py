@@ -288,10 +288,9 @@ class OrderPoller(threading.Thread):
         *,
         who: Mapping[str, Any],
         order: Callable[[str, dict[str, Any]], None],
-        held: float = HOLD_SECONDS,
     ) -> None:
         super().__init__(name="orders", daemon=True)
-        self._coordinator, self._who, self._order, self._held = coordinator, who, order, held
+        self._coordinator, self._who, self._order = coordinator, who, order
         self._ending = threading.Event()
         self._backoff = Backoff(FIRST_POLL_WAIT, LAST_POLL_WAIT, random.Random())
         self._seen = ""
@@ -308,9 +307,9 @@ class OrderPoller(threading.Thread):
 
     def _poll(self) -> float | None:
         """Send one request and return the seconds until the next; None: there is none."""
-        body = {**self._who, "seen": self._seen, "wait": self._held}
+        body = {**self._who, "seen": self._seen, "wait": HOLD_SECONDS}
         try:
-            answer = self._coordinator.post("orders", body, wait=self._held)
+            answer = self._coordinator.post("orders", body, wait=HOLD_SECONDS)
         except CoordinatorRefusalError as refused:
             if refused.word == UNKNOWN:
                 return None

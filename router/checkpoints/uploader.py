@@ -143,11 +143,10 @@ class Uploader:
         answers: UploaderControlFolder | None,
         how: UploadSettings,
         tell: Callable[[str], None],
-        ticks: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._sleep = sleep
-        self._target, self._answers, self._how, self._tell, self._ticks = target, answers, how, tell, ticks
+        self._target, self._answers, self._how, self._tell = target, answers, how, tell
         self._source = FolderStore(folder)
         self._journal = CopyJournal(self._source.path, target.url) if how.leads else None
         self._marks: dict[str, tuple[int, int]] | None = None
@@ -177,9 +176,9 @@ class Uploader:
             while not stop():
                 self.look()
                 time.sleep(pause)
-            self._end = self._ticks() + grace
+            self._end = time.monotonic() + grace
             self.look()
-            while not (self.is_idle and self._removal is None) and self._ticks() < self._end:
+            while not (self.is_idle and self._removal is None) and time.monotonic() < self._end:
                 time.sleep(LOOK_SECONDS)
                 self.look()
             return self.is_idle
@@ -236,9 +235,9 @@ class Uploader:
         """Return the time left; None: as long as it takes."""
         ends = [] if self._end is None else [self._end]
         request = self._answers.until() if self._answers is not None else None
-        if request is not None and request[0] != self._last_answered and request[1] > self._ticks():
+        if request is not None and request[0] != self._last_answered and request[1] > time.monotonic():
             ends.append(request[1])
-        return min(ends) - self._ticks() if ends else None
+        return min(ends) - time.monotonic() if ends else None
 
     def _start_next(self) -> None:
         """Start the next copy; the one under way may have to give way to it."""
@@ -246,11 +245,11 @@ class Uploader:
             return
         seconds = self._seconds()
         if not self._how.leads:
-            if self._job is None and self._ticks() >= self._not_before:
-                self._not_before = self._ticks() + IDLE_SECONDS
+            if self._job is None and time.monotonic() >= self._not_before:
+                self._not_before = time.monotonic() + IDLE_SECONDS
                 waiting = self._waiting
                 find = self._pool.submit(_find_durable, waiting, self._target)
-                self._job = (None, TransferLimits(ticks=self._ticks), find)
+                self._job = (None, TransferLimits(), find)
             return
         self._start_copy(seconds)
 
@@ -269,11 +268,11 @@ class Uploader:
             return
         if seconds is not None:
             self._not_before = min(self._not_before, self._failed_at + _LONGEST_PRESSED)
-        if self._ticks() < self._not_before:
+        if time.monotonic() < self._not_before:
             return
         manifest = next(one for one in self._waiting if one.step == chosen)
         most = self._how.bytes_per_second if seconds is None else None
-        own = TransferLimits(bytes_per_second=most, rate=self._rate, ticks=self._ticks)
+        own = TransferLimits(bytes_per_second=most, rate=self._rate)
         self._job = (manifest, own, self._pool.submit(lambda: (manifest, self._copy(manifest, own))))
 
     def _copy(self, manifest: CheckpointManifest, pace: TransferLimits) -> TransferResult:
@@ -305,7 +304,7 @@ class Uploader:
             self._give_up(manifest, str(error))
             return
         except (StorageError, OSError) as error:
-            self._failed_at, pause = self._ticks(), min(_LONGEST_PAUSE, _PAUSE * 2 ** min(self._failures, 10))
+            self._failed_at, pause = time.monotonic(), min(_LONGEST_PAUSE, _PAUSE * 2 ** min(self._failures, 10))
             self._failures, self._not_before = self._failures + 1, self._failed_at + pause
             self._tell(f"not copied yet, again in {pause:g} s: {error}")
             return

@@ -257,9 +257,9 @@ def load_limits(path: Path) -> LoadedLimits:
     return _limits_of(read_documents(path))
 
 
-def parse_limits(text: str, file: str = "limits.yaml") -> LoadedLimits:
-    """Load limits of text as :func:`load_limits` does; ``file`` is the name that messages show."""
-    return _limits_of(parse_documents(text, file))
+def parse_limits(text: str) -> LoadedLimits:
+    """Load limits of text as :func:`load_limits` does; messages name it limits.yaml."""
+    return _limits_of(parse_documents(text, "limits.yaml"))
 
 
 def _limits_of(documents: Sequence[YamlDocument]) -> LoadedLimits:

@@ -196,28 +196,33 @@ PAUSE_S = 10.0
 def apply_lock(
     site: ControllerContext, *, within_s: float = 0.0, waiting: Callable[[LeaseHeldError], None] | None = None
 ) -> Iterator[Lease]:
-    """Hold the lock that provisioning and releasing machines requires.
+    """Hold the lock that provisioning and releasing machines requires, as :func:`wait_for_lease` does."""
+    with ExitStack() as stack:
+        yield wait_for_lease(site, stack, APPLY_LOCK, within_s, waiting)
 
-    HeldError where it cannot be obtained within ``within_s`` seconds, or the site is stopped meanwhile. ``waiting`` is
-    told once who holds it.
+
+def wait_for_lease(
+    site: ControllerContext,
+    stack: ExitStack,
+    name: str,
+    within_s: float,
+    waiting: Callable[[LeaseHeldError], None] | None = None,
+) -> Lease:
+    """Return a lease of the state database, held until the ``stack`` is left. ``waiting`` is told once who holds it.
+
+    LeaseHeldError where it cannot be obtained within ``within_s`` seconds, or the site is stopped meanwhile.
     """
     ends = time.monotonic() + within_s
-    with ExitStack() as stack:
-        while isinstance(lease := _try_lease(site, stack), LeaseHeldError):
+    while True:
+        try:
+            # A lease expires in real time, whatever clock the clouds follow.
+            return stack.enter_context(site.store.lease(name, LockOwner.of_this_process(), site.wall_clock))
+        except LeaseHeldError as error:
             if time.monotonic() >= ends or site.stop.wait(_POLL_S):
-                raise lease
+                raise
             if waiting is not None:
-                waiting(lease)
+                waiting(error)
                 waiting = None
-        yield lease
-
-
-def _try_lease(site: ControllerContext, stack: ExitStack) -> Lease | LeaseHeldError:
-    try:
-        # A lease expires in real time, whatever clock the clouds follow.
-        return stack.enter_context(site.store.lease(APPLY_LOCK, LockOwner.of_this_process(), site.wall_clock))
-    except LeaseHeldError as error:
-        return error
 
 
 class WorkerPool:
