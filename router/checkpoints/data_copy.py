@@ -13,8 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 
-from router.checkpoints.checkpoints import FileJournal
-from router.checkpoints.manifest import CheckpointFile, leads_outside
+from router.checkpoints.checkpoints import CheckpointFile, FileJournal, leads_outside
 from router.checkpoints.object_store import CheckpointStore, IncompleteCheckpointError, ListedFile, StorageError
 from router.checkpoints.transfer import PARALLEL, TransferLimits, TransferWork, collect_results
 

@@ -20,13 +20,14 @@ from itertools import count, takewhile
 from typing import TypeVar
 
 from router.checkpoints.checkpoints import (
+    CheckpointFile,
+    CheckpointManifest,
     CopyJournal,
     find_complete_checkpoints,
     has_expected_sizes,
     list_other_paths,
     read_manifest,
 )
-from router.checkpoints.manifest import CheckpointFile, CheckpointManifest
 from router.checkpoints.object_store import (
     CancelledError,
     CheckpointStore,

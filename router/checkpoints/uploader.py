@@ -17,8 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from pricing.atomic_file import write_atomic
-from router.checkpoints.checkpoints import CopyJournal, read_manifest, remove_old_checkpoints
-from router.checkpoints.manifest import LARGEST_BYTES, CheckpointManifest, parse_manifest, parse_step
+from router.checkpoints.checkpoints import (
+    LARGEST_BYTES,
+    CheckpointManifest,
+    CopyJournal,
+    parse_manifest,
+    parse_step,
+    read_manifest,
+    remove_old_checkpoints,
+)
 from router.checkpoints.object_store import (
     CancelledError,
     CheckpointStore,

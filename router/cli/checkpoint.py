@@ -19,7 +19,7 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.checkpoints.arrow_store import SCHEMES, open_arrow_store
-from router.checkpoints.manifest import CheckpointManifest, parse_step
+from router.checkpoints.checkpoints import CheckpointManifest, parse_step
 from router.checkpoints.object_store import (
     CheckpointStore,
     FolderStore,

@@ -172,10 +172,7 @@ def _syntax_problem(error: yaml.MarkedYAMLError, file: str) -> Problem:
 
 
 def _character_problem(error: yaml.YAMLError, text: str, file: str) -> Problem:
-    """Return the problem of a character that YAML does not allow at all.
-
-    The position counts characters or, in C, bytes before it.
-    """
+    """Return the problem of a character that YAML does not allow; its own position counts bytes in C."""
     position = next((i for i, c in enumerate(text) if not (c.isprintable() or c.isspace())), None)
     if position is None:
         return Problem(file, "", f"is not YAML: {error}")

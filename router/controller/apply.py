@@ -105,10 +105,7 @@ class PlanExecution:
         return replace(outcome, attempt=history_of(self.site.store, outcome.attempt).last)
 
     def _release_half_done(self, attempt: Attempt) -> None:
-        """Release an attempt that a crashed process left half done.
-
-        If another process holds the lock, leave the attempt alone.
-        """
+        """Release an attempt that a crashed process left half done, unless another process holds the lock."""
         with suppress(LeaseHeldError), apply_lock(self.site):
             now = self.site.store.attempts.get(attempt.id)
             if now is None or not is_abandoned(self.site, now):

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from router.checkpoints.checkpoints import find_complete_checkpoints
-from router.checkpoints.manifest import CheckpointManifest
+from router.checkpoints.checkpoints import CheckpointManifest, find_complete_checkpoints
 from router.checkpoints.transfer import TransferLimits, verify_checkpoint
 from tests.support.agents import agents
 from tests.support.command import run

@@ -16,8 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.agent.helper.stepfare_checkpoint import Checkpoints
-from router.checkpoints.checkpoints import CopyJournal, find_complete_checkpoints, read_manifest, remove_old_checkpoints
-from router.checkpoints.manifest import CheckpointFile, CheckpointManifest, manifest_name, parse_manifest, parse_step
+from router.checkpoints.checkpoints import (
+    CheckpointFile,
+    CheckpointManifest,
+    CopyJournal,
+    find_complete_checkpoints,
+    manifest_name,
+    parse_manifest,
+    parse_step,
+    read_manifest,
+    remove_old_checkpoints,
+)
 from router.checkpoints.object_store import (
     CancelledError,
     FolderStore,

@@ -17,8 +17,7 @@ from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.places import RegionId
 from router.checkpoints.arrow_store import open_arrow_store
-from router.checkpoints.checkpoints import find_complete_checkpoints, has_expected_sizes, read_manifest
-from router.checkpoints.manifest import manifest_name
+from router.checkpoints.checkpoints import find_complete_checkpoints, has_expected_sizes, manifest_name, read_manifest
 from router.checkpoints.object_store import CheckpointStore, StorageError, open_checkpoint_store
 from router.checkpoints.transfer import TransferLimits, TransferResult, download_checkpoints
 from router.controller.context import ControllerContext

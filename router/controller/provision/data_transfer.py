@@ -15,9 +15,8 @@ from datetime import datetime
 from pricing.atomic_file import make_private_folder
 from pricing.book import PriceBook
 from pricing.places import RegionId
-from router.checkpoints.checkpoints import FileJournal
+from router.checkpoints.checkpoints import FileJournal, sha256_hex
 from router.checkpoints.data_copy import FILES, DataCopyResult, DataFile, copy_data
-from router.checkpoints.manifest import sha256_hex
 from router.checkpoints.transfer import TransferLimits
 from router.controller.context import ControllerContext
 from router.controller.history.metering import DATA_COPIED, DATA_NOT_COPIED

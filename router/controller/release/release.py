@@ -213,19 +213,13 @@ def _release_by_tag(site: ControllerContext, attempt: Attempt, *, required: bool
 
 
 def _gone_at(attempt: Attempt, node: NodeRecord, made_at: datetime, now: datetime) -> datetime:
-    """Return now, or where the clock was set back meanwhile, when the machine was last heard of.
-
-    A machine that existed has cost something.
-    """
+    """Return now, or where the clock was set back, when the machine was last heard of: it has cost something."""
     known = [moment for moment in (now, node.heard_at, attempt.met_at, attempt.result_at) if moment is not None]
     return max(known) if max(known) > made_at else made_at + _LEAST_METERED
 
 
 def _meter(site: ControllerContext, attempt: Attempt, nodes: Sequence[NodeRecord], now: datetime) -> None:
-    """Enter the attempt into the ledger. Entries of machines that are there already stay.
-
-    Reports that arrived meanwhile would split a machine's time another way.
-    """
+    """Enter the attempt into the ledger, but for machines there already: new reports would split their time anew."""
     note_interrupted_copy(site, attempt)
     unreadable: list[UnreadableError] = []
     journal = site.store.journal.entries(attempt.id, what=(SAVED, PROVISIONING, *TRANSFERS), skipped=unreadable)

@@ -121,10 +121,7 @@ class CloudQueueListener:
 def _by_machine(
     attempts: Iterable[Attempt], nodes: Iterable[NodeRecord]
 ) -> dict[tuple[str, str], tuple[Attempt, NodeRecord]]:
-    """Return attempt and node by cloud and the cloud's id of the machine.
-
-    Machines that are being released are left out: they end because we release them.
-    """
+    """Return attempt and node by cloud and the cloud's id of the machine, without those that we release."""
     by_id = {attempt.id: attempt for attempt in attempts if attempt.phase is not Phase.RELEASING}
     return {
         (by_id[node.attempt].cloud, node.machine_id): (by_id[node.attempt], node)

@@ -223,10 +223,7 @@ class Replanner:
         return frozenset(RegionId(a.cloud, a.region) for a in others if groups.get(a.job_digest) == job.group)
 
     def _spent_on(self, job: Job, alive: AliveGangs, now: datetime) -> Usd:
-        """Return what the job has cost by the ledger, and by its machines that still exist.
-
-        Machines count whatever plan they run under.
-        """
+        """Return what the job has cost by the ledger, and by its machines that still exist, whatever their plan."""
         entries = self.site.store.ledger.entries(kind=LedgerEntryKind.METERED, job=job.name)
         mine = {attempt.id for attempt in alive[0] if attempt.job == job.name}
         return Usd.total(e.usd for e in entries) + cost_so_far([node for node in alive[1] if node.attempt in mine], now)
@@ -359,10 +356,7 @@ class Replanner:
 
 
 def _save_interval(last: Attempt, job: Job, chosen: Candidate, answers: SaveAnswers | None) -> float | None:
-    """Return how often the job is to save there at first, in seconds.
-
-    The interval is halved where the time of a notice was too short to save.
-    """
+    """Return how often the job is to save there at first, in seconds: half where a notice was too short to save."""
     best = interval_at(job, chosen.gang_risk.per_hour_at(0.0))
     intervals = [s for s in (best.total_seconds() if best else None, last.checkpoint_seconds) if s is not None]
     if answers is not None and answers.step is None:

@@ -349,10 +349,7 @@ class Supervisor:
         self._carry_out(list(zip(pending, answers, strict=True)), max(_LEAST_PAUSE_S, _SHARE * took))
 
     def _is_due(self, chain: AttemptHistory) -> bool:
-        """Return whether a job that found no place asks again.
-
-        It asks again after a moment, or later where planning takes long.
-        """
+        """Return whether a job that found no place asks again: after a moment, or later where planning takes long."""
         if chain.again_at > self.site.clock():
             return False
         return self._not_before.get(chain.last.job, 0.0) <= time.monotonic()
