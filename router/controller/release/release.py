@@ -105,28 +105,23 @@ def _wait_for_saves(site: ControllerContext, attempt: Attempt) -> None:
 
 def _delete_resources(site: ControllerContext, attempt: Attempt) -> None:
     directory = site.directory(attempt.directory)
-    last_error: Exception | None = None
     by_terraform = _is_readable(site, attempt)
     if not by_terraform:
         _release_by_tag(site, attempt, required=True)
     for left in reversed(range(_TRIES) if by_terraform else ()):
         try:
             _destroy_with_terraform(site, attempt)
-            last_error = None
             break
         except StateLostError:
             # Resources missing from the lost state are found by tag; then the next try starts from nothing.
             _release_by_tag(site, attempt, required=True)
             stop_orphans(directory)
             forget_state(directory)
-            last_error = None
             break
         except TerraformError as error:
-            last_error = error
-            if left:
-                time.sleep(_PAUSE_S)
-    if last_error is not None:
-        raise NotReleasedError(f"{attempt.id}: {last_error}") from last_error
+            if not left:
+                raise NotReleasedError(f"{attempt.id}: {error}") from error
+            time.sleep(_PAUSE_S)
     # Machines that were requested when Terraform was killed are in no state.
     _release_by_tag(site, attempt, required=False)
     stop_orphans(directory)
