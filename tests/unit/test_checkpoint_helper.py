@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from router.agent.helper.stepfare_checkpoint import Agent, Checkpoints, Good, NotSavedError
+from tests.support.present import present
 from tests.support.repository import ROOT
 
 HELPER = ROOT / "router" / "agent" / "helper" / "stepfare_checkpoint.py"
@@ -114,8 +115,7 @@ def test_what_is_torn_or_changed_or_gone_is_passed_over_for_the_newest_good_one(
     for step in (1, 2, 3):
         checkpoints.save(step, _write("x" * 100))
     for step in (3, 2):
-        good = checkpoints.at(step)
-        assert good is not None
+        good = present(checkpoints.at(step))
         if what == "manifest" and harm is _changed:
             good.manifest.write_text(good.manifest.read_text().replace('"bytes": 100', '"bytes": 101'))
         else:
@@ -210,8 +210,7 @@ def test_files_that_are_there_already_are_taken_over(folder: Path) -> None:
         (folder / f"checkpoint-{step}" / "model").write_text("x")
         checkpoints.save(step, [folder / f"checkpoint-{step}" / "model"])
     assert not (folder / "checkpoint-1" / "model").exists()
-    good = checkpoints.newest()
-    assert good is not None
+    good = present(checkpoints.newest())
     assert good.files == (folder / "checkpoint-2" / "model",)
     with pytest.raises(ValueError, match="is not in the subpath"):
         checkpoints.save(3, [folder.parent / "elsewhere"])
@@ -258,12 +257,10 @@ def test_requests_are_seen_answered_and_forgotten(folder: Path, control: Path) -
     (control / "request.json").write_text("{")
     assert checkpoints.wanted(1) is None
     _ask(control, "c-1", "maintenance", seconds=30)
-    first = checkpoints.wanted(1)
-    assert first is not None
+    first = present(checkpoints.wanted(1))
     assert (first.id, first.reason, first.ends) == ("c-1", "maintenance", False)
     _ask(control, "c-2")
-    second = checkpoints.wanted(2)
-    assert second is not None
+    second = present(checkpoints.wanted(2))
     assert second.id == "c-2"
     checkpoints.save(2, _write("x"))
     answer = _said(control)
@@ -311,8 +308,7 @@ def test_sigterm_asks_for_a_last_one(folder: Path, control: Path) -> None:
         checkpoints.catch_sigterm()
         assert checkpoints.wanted(1) is None
         os.kill(os.getpid(), signal.SIGTERM)
-        request = checkpoints.wanted(1)
-        assert request is not None
+        request = present(checkpoints.wanted(1))
         assert request.ends
         checkpoints.save(1, _write("x"))
         assert _said(control)["id"] == ""

@@ -37,13 +37,12 @@ from router.checkpoints.object_store import (
     open_checkpoint_store,
 )
 from router.checkpoints.transfer import CHUNK, TransferLimits, TransferResult, transfer_checkpoint, verify_checkpoint
+from tests.support.present import present
 from tests.support.stored_checkpoints import newest, save, steps
 
 
 def _manifest(folder: Path, step: int) -> CheckpointManifest:
-    found = read_manifest(FolderStore(folder), step)
-    assert found is not None
-    return found
+    return present(read_manifest(FolderStore(folder), step))
 
 
 def _copy(source: Path, target: Path | FolderStore, step: int, pace: TransferLimits | None = None) -> TransferResult:
@@ -224,8 +223,7 @@ def test_names_that_a_job_uses_again_do_not_harm_what_is_durable(tmp_path: Path)
     assert [manifest.step for manifest in found] == [2, 1]
     for manifest in found:
         verify_checkpoint(FolderStore(tmp_path / "to"), manifest, TransferLimits())
-    again = Checkpoints(tmp_path / "to", attempt="b").newest()
-    assert again is not None
+    again = present(Checkpoints(tmp_path / "to", attempt="b").newest())
     assert again.files[0].name == "last.ckpt"
 
 

@@ -38,6 +38,7 @@ from router.ledger.entry import GB, CostItem
 from router.state.records import Attempt, Phase
 from tests.support.bare_site import bare_site
 from tests.support.made_up_book import book
+from tests.support.present import present
 from tests.support.repository import ROOT
 from tests.support.scenes import NORTH, NOW
 from tests.support.state_values import attempt, node
@@ -108,14 +109,12 @@ def test_what_was_copied_once_is_gone_on_from_there() -> None:
     assert known.before == ResumePoint("a3", 40, copy)
     assert known.saved_by.id == "a2"
     assert plan_transfer(STORES, known, following("south-1")) is None
-    found = plan_transfer(STORES, known, following("alps-1"))
-    assert found is not None
+    found = present(plan_transfer(STORES, known, following("alps-1")))
     assert (found.source, found.origin) == ("s3://south/x/llama?region=south-1", RegionId("aws", "south-1"))
 
 
 def test_egress_is_what_the_planner_counts() -> None:
-    wanted = plan_transfer(STORES, chain(("north-1", 40, IN_NORTH)), following("south-1"))
-    assert wanted is not None
+    wanted = present(plan_transfer(STORES, chain(("north-1", 40, IN_NORTH)), following("south-1")))
     assert egress_usd(wanted, 3 * 10**9, BOOK, Limits.none()) == Usd.parse("0.06")
     abroad = replace(wanted, to=RegionId("gcp", "lake-1"))
     # The month's free gigabytes are not counted on; what was moved before decides the tier.
@@ -341,8 +340,7 @@ def test_a_gang_that_takes_over_waits_for_the_last_checkpoint(tmp_path: Path) ->
         assert new is not None
         assert blocking_attempt(site.store, new) == "a1"
         hand_over(site, old, new, "moved", "cheaper", BOOK)
-        after = site.store.attempts.get("a2")
-        assert after is not None
+        after = present(site.store.attempts.get("a2"))
         assert (after.first_step, after.first_manifest) == (60, str(one.south / "step-00000060.manifest.json"))
         assert blocking_attempt(site.store, new) == "a1", "whoever was told less still waits"
         assert blocking_attempt(site.store, after) == ""
@@ -367,8 +365,7 @@ class InPlace:
         site.store.attempts.add(new, [node("a2")])
 
     def go(self, opens: Callable[[str], CheckpointStore] | None = None) -> tuple[int, str]:
-        mine = self.site.store.attempts.get("a2")
-        assert mine is not None
+        mine = present(self.site.store.attempts.get("a2"))
         before = prepare_resume_point(self.site, BOOK, mine, history_of(self.site.store, mine), opens)
         after = self.site.store.attempts.update("a2", lambda one: with_resume_point(before, one))
         assert (after.first_step, after.first_manifest) == (before.step, before.manifest)
@@ -378,8 +375,7 @@ class InPlace:
         return [(e.what, dict(e.details)) for e in self.site.store.journal.entries("a2")]
 
     def in_the_way(self) -> str:
-        mine = self.site.store.attempts.get("a2")
-        assert mine is not None
+        mine = present(self.site.store.attempts.get("a2"))
         return blocking_attempt(self.site.store, mine)
 
 

@@ -22,6 +22,7 @@ from router.deploy.deploy_settings import Deploy
 from router.state.errors import BusyError
 from router.state.records import Attempt, Phase
 from tests.support.coordinations import ATTEMPT, NOW, TOKEN, Clock, Scene, gang_records, scene
+from tests.support.present import present
 
 CONTINUE: tuple[int, dict[str, Any]] = (200, {"order": "continue"})
 STOP = (200, {"order": "stop"})
@@ -225,8 +226,7 @@ def test_what_is_in_memory_can_be_told_without_waiting_for_anybody(pair: Scene, 
     assert attendance.peek(ATTEMPT, "0", "") == CONTINUE
     wall.move(3)
     assert attendance.peek(ATTEMPT, "1", "") == _checkpoint(25.0)
-    roll = attendance._sessions.of(ATTEMPT)
-    assert roll is not None
+    roll = present(attendance._sessions.of(ATTEMPT))
     with ThreadPoolExecutor(1) as pool, roll.lock:
         assert pool.submit(attendance.peek, ATTEMPT, "1", "").result() is None
     pair.phase(Phase.RELEASING)
@@ -293,8 +293,7 @@ def test_who_goes_on_from_another_waits_until_it_is_over(pair: Scene) -> None:
     _running(pair)
     _successor(pair, "attempt-2", ATTEMPT)
     assert _hello(pair, "attempt-2") == WAIT
-    found = pair.store.attempts.get("attempt-2")
-    assert found is not None
+    found = present(pair.store.attempts.get("attempt-2"))
     assert found.met_at == NOW
     pair.failed(0)
     pair.phase(Phase.RELEASING)

@@ -18,6 +18,7 @@ from router.agent.starters import IN_CONTAINER, check_fabric, command_line, cont
 from router.controller.workspace.bootstrap import FABRIC_SCRIPTS
 from router.jobs.fabric_runs import explain_network
 from router.jobs.speed import bus_bandwidth
+from tests.support.present import present
 
 # Of https://github.com/crazyguitar/aws-gpu-communication-benchmark and others: machines, GB/s of 1 GiB all-reduced.
 PUBLISHED = [
@@ -33,9 +34,7 @@ PUBLISHED = [
 
 
 def the_machine(cloud: str, instance_type: str) -> Machine:
-    machine = embedded_book().machine(cloud, instance_type)
-    assert machine is not None
-    return machine
+    return present(embedded_book().machine(cloud, instance_type))
 
 
 def a_config(folder: Path, fabric: FabricSetup, *, image: bool = True) -> AgentConfig:
@@ -85,8 +84,7 @@ def test_a_fabric_that_nothing_sets_up_is_planned_as_ethernet_and_says_so() -> N
 def test_a_healthy_fabric_is_above_half_of_what_plans_assume(
     cloud: str, instance_type: str, machines: int, measured: float
 ) -> None:
-    assumed = bus_bandwidth(the_machine(cloud, instance_type))
-    assert assumed is not None
+    assumed = present(bus_bandwidth(the_machine(cloud, instance_type)))
     assert measured >= assumed / 2, machines
     # NCCL over TCP instead: a published 4 GB/s on a3-mega.
     assert assumed / 2 > 4
