@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -209,11 +210,8 @@ def test_a_store_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("trouble", [StorageError("no such bucket"), ImportError("no pyarrow"), KeyError("odd")])
 def test_whatever_a_stores_client_does_the_job_goes_on(tmp_path: Path, trouble: Exception) -> None:
-    def opens(_: str) -> CheckpointStore:
-        raise trouble
-
     with scene(tmp_path) as one:
-        assert one.go(opens).manifest == one.new.first_manifest
+        assert one.go(Mock(side_effect=trouble)).manifest == one.new.first_manifest
         (entry,) = one.noted("not copied")
         assert str(trouble) in str(entry["why"])
 
@@ -423,8 +421,5 @@ def test_where_nothing_is_whole_it_begins_anew(in_place: InPlace) -> None:
 
 
 def test_a_store_that_cannot_be_read_leaves_the_claim(in_place: InPlace) -> None:
-    def refuses(url: str) -> CheckpointStore:
-        raise OSError(f"no way to {url}")
-
-    assert in_place.go(refuses)[0] == 40
+    assert in_place.go(Mock(side_effect=OSError("no way")))[0] == 40
     assert in_place.noted() == [("checkpoint not confirmed", {"step": 40, "why": "OSError"})]

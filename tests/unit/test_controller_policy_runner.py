@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -116,10 +117,7 @@ _ERRAND: Any = type("AnErrand", (), {"order": None})()
 def test_a_job_whose_next_gang_was_being_made_goes_on_when_somebody_watches_again(
     resumes: str, told: bool, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stopped(*_: object) -> None:
-        raise ProvisionError(STOPPED, "stopped")
-
-    monkeypatch.setattr(provision_order, "provision", stopped)
+    monkeypatch.setattr(provision_order, "provision", Mock(side_effect=ProvisionError(STOPPED, "stopped")))
     with bare_site(tmp_path, []) as site:
         site.store.attempts.add(attempt("a1", phase=Phase.FAILED, reason="lost", met_at=NOW, gone_at=NOW), [])
         one = attempt("a2", number=2, phase=Phase.PROVISIONING, resumes=resumes)

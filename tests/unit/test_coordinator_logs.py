@@ -14,6 +14,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given
@@ -81,14 +82,9 @@ def test_bytes_that_are_not_text_count_as_they_were_sent(one: Scene) -> None:
     assert one.records[0].log_offset == 5
 
 
-def test_what_was_written_but_not_recorded_is_written_over(one: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_written_but_not_recorded_is_written_over(one: Scene) -> None:
     _send(one, 0, "first\n")
-
-    def locked(*_: Any, **__: Any) -> Any:
-        raise BusyError("locked")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(one.store.attempts, "set_node", locked)
+    with patch.object(one.store.attempts, "set_node", side_effect=BusyError("locked")):
         assert _send(one, 6, "second and more\n")[0] == 503
     assert one.log(0) == "first\nsecond and more\n"
     one.attendance = one.fresh()

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -150,14 +151,9 @@ def test_once_it_answered_a_rank_is_not_asked_again(pair: Scene) -> None:
     assert pair.say(1, "heartbeat") == CONTINUE
 
 
-def test_notice_and_order_are_there_both_or_neither(pair: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notice_and_order_are_there_both_or_neither(pair: Scene) -> None:
     _running(pair)
-
-    def locked(*_: Any) -> Any:
-        raise BusyError("locked")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pair.store.joint, "add_notice", locked)
+    with patch.object(pair.store.joint, "add_notice", side_effect=BusyError("locked")):
         assert pair.say(1, "notice") == (503, {})
     assert pair.store.notices.find() == ()
     assert pair.attempt.order_id == ""
@@ -251,14 +247,9 @@ def test_whoever_looks_saves_others_the_reading(tmp_path: Path, clock: Clock, mo
         assert reads == []
 
 
-def test_a_database_that_is_away_is_looked_at_later(pair: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_is_away_is_looked_at_later(pair: Scene) -> None:
     _running(pair)
-
-    def locked() -> Any:
-        raise BusyError("locked")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pair.store.attempts, "versions", locked)
+    with patch.object(pair.store.attempts, "versions", side_effect=BusyError("locked")):
         assert pair.attendance.look_again() == []
     assert pair.attendance.look_again() == [ATTEMPT]
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -92,14 +93,9 @@ def test_a_gang_that_measures_meets_once_every_rank_has(pair: Scene) -> None:
     assert pair.journal("measured") == [{"rank": 0, **figures, **place}]
 
 
-def test_the_meeting_is_in_the_database_before_anybody_is_told(pair: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_meeting_is_in_the_database_before_anybody_is_told(pair: Scene) -> None:
     pair.say(1, "hello")
-
-    def locked(*_: Any) -> Any:
-        raise BusyError("locked")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pair.store.attempts, "update", locked)
+    with patch.object(pair.store.attempts, "update", side_effect=BusyError("locked")):
         assert pair.say(0, "hello") == (503, {})
     assert pair.attempt.met_at is None
     assert pair.say(0, "hello") == GO
@@ -339,16 +335,9 @@ def test_one_that_starts_anew_goes_on_from_the_database(pair: Scene) -> None:
     assert pair.log(0) == "step\n"
 
 
-def test_a_result_that_was_not_written_is_when_the_rank_says_it_again(
-    pair: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_result_that_was_not_written_is_when_the_rank_says_it_again(pair: Scene) -> None:
     """Killed between the rank's end and the gang's."""
-
-    def locked(*_: Any) -> Any:
-        raise BusyError("locked")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pair.store.attempts, "update", locked)
+    with patch.object(pair.store.attempts, "update", side_effect=BusyError("locked")):
         assert pair.failed(1) == (503, {})
     pair.attendance = pair.fresh()
     assert pair.failed(1) == (200, {})
