@@ -31,6 +31,7 @@ from tests.support.aws_service import make_app
 from tests.support.aws_service_session import NOW, NOW_TEXT, nobody, settings, somebody
 from tests.support.coordinations import Clock
 from tests.support.new_state import open_state
+from tests.support.present import present
 from tests.support.repository import ROOT
 from tests.support.service import CALL_LIMIT_S, closed_port, in_thread
 from tests.support.state_values import attempt, node
@@ -96,9 +97,9 @@ class Cloud:
     def opened(self, url: str = "") -> NoticeQueue:
         """The queue as stepfare reads it, at another address if one is given."""
         made = replace(settings(url or self.url), options={QUEUE_OPTION: self.address})
-        queue = open_notices("aws", Session(made, embedded_book(), NOW, Caller("aws", CALL_LIMIT_S, attempts=2)))
-        assert queue is not None
-        return queue
+        return present(
+            open_notices("aws", Session(made, embedded_book(), NOW, Caller("aws", CALL_LIMIT_S, attempts=2)))
+        )
 
 
 @dataclass
@@ -146,8 +147,7 @@ def test_a_warning_becomes_a_notice_and_an_order_to_save(scene: Scene) -> None:
         "the machine will be told to terminate at 2026-11-21T18:02:00Z",
         scene.clock(),
     )
-    one = scene.store.attempts.get("a1")
-    assert one is not None
+    one = present(scene.store.attempts.get("a1"))
     assert (one.phase, one.order_id, one.order_seconds) == (Phase.NOTICED, notice.id, 110.0)
     assert scene.said == [("llama", f"a1: aws says of rank 1: {notice.what}")]
     assert scene.cloud.waiting() == 0
@@ -164,8 +164,7 @@ def test_what_the_agent_said_already_is_not_said_twice(scene: Scene) -> None:
     assert (scene.poll(), scene.cloud.waiting()) == (1, 0)
     assert [notice.kind for notice in scene.store.notices.find()] == ["interruption", "rebalance"]
     assert scene.store.notices.find()[1].seconds is None
-    one = scene.store.attempts.get("a1")
-    assert one is not None
+    one = present(scene.store.attempts.get("a1"))
     assert one.phase is Phase.RUNNING
     scene.clock.move(3600)
     scene.cloud.warn("i-0", at=scene.clock())
@@ -176,8 +175,7 @@ def test_a_machine_that_goes_already_is_told_of_but_asked_for_nothing(scene: Sce
     scene.cloud.event(STATE, {"instance-id": "i-0", "state": "running"})
     scene.cloud.event(STATE, {"instance-id": "i-0", "state": "shutting-down"})
     assert (scene.poll(), scene.cloud.waiting()) == (1, 0)
-    one = scene.store.attempts.get("a1")
-    assert one is not None
+    one = present(scene.store.attempts.get("a1"))
     assert (one.phase, one.order_id) == (Phase.RUNNING, "")
     assert [(notice.seconds, notice.what) for notice in scene.store.notices.find()] == [
         (0.0, "the machine is shutting-down")

@@ -25,6 +25,7 @@ from router.agent.rendezvous import GangIncompleteError, RendezvousStoppedError,
 from router.agent.supervise import AgentEvent
 from router.agent.xids import find_events
 from tests.support.coordinator import Coordinator
+from tests.support.deployed import eventually
 from tests.support.gpu_readings import A100, ADA, K80, KERNEL_LOG, LOST, T4
 from tests.support.metadata_service import Machine, MetadataService
 from tests.support.repository import ROOT
@@ -271,10 +272,7 @@ def test_the_tools_of_a_machine_with_gpus_are_looked_at(tmp_path: Path, coordina
     tool.chmod(0o755)
     ears = Ears(_config(tmp_path, coordinator.url), f"{tmp_path}:{os.environ['PATH']}")
     ears.notices.start()
-    limit = time.monotonic() + 10
-    while not any("nvidia-smi: NoticeSourceError: nvidia-smi: exit code 9" in note for note in ears.notes):
-        assert time.monotonic() < limit
-        time.sleep(0.02)
+    eventually(lambda: any("nvidia-smi: NoticeSourceError: nvidia-smi: exit code 9" in note for note in ears.notes))
     assert ears.notices.heard == ()
     assert ears.notices.finish(5)
 

@@ -34,6 +34,7 @@ from router.controller.workspace.bootstrap import (
 )
 from tests.support.certificates import write_certificate
 from tests.support.coordinator import Coordinator
+from tests.support.deployed import eventually
 
 TOKEN, SECRET = "token-canary-3b0c", "secret-canary-55d1"
 CONFIG = AgentConfig(
@@ -213,10 +214,7 @@ def test_it_waits_for_a_server_that_is_away(tmp_path: Path) -> None:
     with serving(whole(STANDIN)) as url:
         pass
     process = start(tmp_path / "node", node_script(spec(home=at(url))))
-    limit = time.monotonic() + 20
-    while not (tmp_path / "node" / "env.json").exists():
-        assert time.monotonic() < limit
-        time.sleep(0.02)
+    eventually((tmp_path / "node" / "env.json").exists)
     time.sleep(0.3)
     assert process.poll() is None
     with serving(whole(STANDIN), port=int(url.rpartition(":")[2])):

@@ -43,8 +43,7 @@ BOOK = book([SPOT])
 UNKNOWN = book([offer("aws/north-1", "p9.48xlarge", "spot", "20")])
 WRITE_S = 200.0  # 200 GiB at 1 GiB a second
 #: As planned: .05 interruptions an hour (and hardware), saves of 200 seconds.
-MACHINE = BOOK.machine("aws", "p9.48xlarge")
-assert MACHINE is not None
+MACHINE = present(BOOK.machine("aws", "p9.48xlarge"))
 RATE = BOOK.risk.gang(SPOT, MACHINE, 1).per_hour_at(0.0)
 PLANNED_S = 3600 * best_interval_hours(RATE, WRITE_S / 3600, 0.0)
 
@@ -112,7 +111,6 @@ def lose_many(gang: Gang) -> None:
 
 
 def risk_of(of: PriceBook) -> GangRisk:
-    assert MACHINE is not None
     return of.risk.gang(of.offers[0], MACHINE, 1)
 
 
