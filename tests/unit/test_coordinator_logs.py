@@ -28,7 +28,7 @@ from router.coordinator.handlers import log_path, write_log
 from router.coordinator.messages import InvalidBodyError, parse_body
 from router.deploy.notify_settings import EventKind
 from router.state.errors import BusyError
-from tests.support.coordinations import ATTEMPT, TOKEN, Scene, scene
+from tests.support.coordinations import ATTEMPT, TOKEN, Scene, agent_body, scene
 from tests.support.state_values import NOW
 
 TAKEN: tuple[int, dict[str, Any]] = (200, {})
@@ -264,40 +264,14 @@ def test_warnings_of_the_program_are_lines_too_and_only_meanwhile() -> None:
     assert logging.getLogger("router").propagate
 
 
-BEAT = {"protocol": 1, "incarnation": "a1", "state": "running", "sequence": 1, "uptime_seconds": 0.5}
-HELLO = {
-    "protocol": 1,
-    "incarnation": "a1",
-    "nodes": 2,
-    "host": "h",
-    "engine": "ray",
-    "address": "10.0.0.1",
-    "master_port": 1,
-}
-ENDED = BEAT | {
-    "state": "failed",
-    "reason": "crashed",
-    "exit_code": 1,
-    "signal": 9,
-    "message": "m",
-    "log_bytes_lost": 0,
-}
-NOTICE = {
-    "protocol": 1,
-    "incarnation": "a1",
-    "id": "n-1",
-    "kind": "interruption",
-    "source": "aws",
-    "seconds": 117.5,
-    "what": "w",
-}
-LOGS = {"offset": 0, "bytes": 1, "text": "a"}
+HELLO = agent_body(0, "hello")
+ENDED = agent_body(0, "ended", state="failed", reason="crashed", exit_code=1, signal=9)
 MESSAGES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "hello": (partial(parse_body, messages.HelloMessage), HELLO),
-    "heartbeat": (partial(parse_body, messages.HeartbeatMessage), BEAT),
-    "ended": (partial(parse_body, messages.EndedMessage), ENDED),
-    "logs": (partial(parse_body, messages.LogPiece), LOGS),
-    "notice": (partial(parse_body, messages.NoticeMessage), NOTICE),
+    "hello": (messages.HelloMessage, HELLO),
+    "heartbeat": (messages.HeartbeatMessage, agent_body(0, "heartbeat")),
+    "ended": (messages.EndedMessage, ENDED),
+    "logs": (messages.LogPiece, agent_body(0, "logs")),
+    "notice": (messages.NoticeMessage, agent_body(0, "notice")),
 }
 WRONG: tuple[Any, ...] = (
     True, [], {}, float("nan"), float("inf"), -(2**40), 10**400, "\ud800", "", "\n", "x" * 300
@@ -307,7 +281,8 @@ OPTIONAL = {("hello", "master_port"), ("ended", "exit_code"), ("ended", "signal"
 
 @pytest.mark.parametrize("name", MESSAGES)
 def test_every_key_is_needed_and_of_its_type(name: str) -> None:
-    read, whole = MESSAGES[name]
+    kind, whole = MESSAGES[name]
+    read = partial(parse_body, kind)
     assert read(whole | {"unknown": [1]}) == read(whole)
     for key in whole:
         without = {k: v for k, v in whole.items() if k != key}
