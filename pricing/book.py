@@ -5,30 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import InitVar, astuple, dataclass, replace
+from dataclasses import InitVar, astuple, dataclass, fields, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
+from operator import attrgetter
 from typing import Final
 
-from pricing.book_check import find_problems
 from pricing.egress import EgressTable, Tariff
 from pricing.machine_images import with_usable_fabric
 from pricing.machines import Accelerator, Machine
 from pricing.money import UsdPerHour
-from pricing.offers import Offer, OfferKey
+from pricing.offers import Offer
 from pricing.places import Market, Region, RegionId
 from pricing.pool_experience import PoolExperience
-from pricing.problems import InvalidInputError
 from pricing.risk import RiskPrior, RiskSignal, RiskTable
 from pricing.sale_rules import explain_unsold, find_sale_rule
 
 _BOUGHT: Final = (Market.ON_DEMAND, Market.SPOT)
+#: The fields of an offer beside its key and price.
+_more_of = attrgetter(*[field.name for field in fields(Offer)][6:])
 #: The fields of a book beside its offers.
 SMALL_TABLES: Final = ("machines", "accelerators", "regions", "tariffs", "priors", "signals", "records")
-
-
-def _offer_key(offer: Offer) -> OfferKey:
-    return offer.key
 
 
 def _canonical(value: object) -> object:
@@ -40,8 +37,8 @@ class PriceBook:
     """Hold offers and tables as of one moment (UTC; ValueError otherwise).
 
     Tuples are sorted on construction. ``in_order`` says that the offers are sorted already. Construction checks nothing
-    else, so that a book of 150,000 offers is cheap; :meth:`check` does. Look-ups build their index on first use and are
-    constant-time afterwards.
+    else, so that a book of 150,000 offers is cheap; :func:`pricing.book_check.check_book` does. Look-ups build their
+    index on first use and are constant-time afterwards.
     """
 
     as_of: datetime
@@ -61,14 +58,14 @@ class PriceBook:
         sort = object.__setattr__  # The dataclass is frozen: this is the only way to set a field while it is built.
         sort(self, "as_of", self.as_of.astimezone(UTC))
         if not in_order:
-            sort(self, "offers", tuple(sorted(self.offers, key=_offer_key)))
+            sort(self, "offers", tuple(sorted(self.offers, key=attrgetter("key"))))
         sort(self, "machines", tuple(sorted(self.machines, key=lambda m: (m.cloud, m.instance_type))))
         sort(self, "accelerators", tuple(sorted(self.accelerators, key=lambda a: a.name)))
         sort(self, "regions", tuple(sorted(self.regions, key=lambda r: r.id)))
         sort(self, "tariffs", tuple(sorted(self.tariffs, key=lambda t: t.meter)))
         sort(self, "priors", tuple(sorted(self.priors)))
         sort(self, "signals", tuple(sorted(self.signals)))
-        sort(self, "records", tuple(sorted(self.records, key=lambda r: (r.pool, r.machines, r.kind))))
+        sort(self, "records", tuple(sorted(self.records, key=lambda r: (r.key, r.machines, r.kind))))
 
     @cached_property
     def digest(self) -> str:
@@ -78,7 +75,7 @@ class PriceBook:
         """
         content: dict[str, object] = {
             "as_of": self.as_of.isoformat(),
-            "offers": [_offer_row(offer) for offer in self.offers],
+            "offers": [(*o.key, o.usd_per_hour.nanos, *_more_of(o)) for o in self.offers],
             **{name: [astuple(row) for row in getattr(self, name)] for name in SMALL_TABLES},
         }
         text = json.dumps(content, separators=(",", ":"), sort_keys=True, default=_canonical)
@@ -116,7 +113,6 @@ class PriceBook:
 
     @cached_property
     def _usual_shares(self) -> Mapping[tuple[str, str], float]:
-        """Return the mean share of preempted machines by cloud and accelerator, where any offer states one."""
         found: dict[tuple[str, str], list[float]] = {}
         for offer in self.offers:
             machine = self.machine(offer.cloud, offer.instance_type)
@@ -193,38 +189,3 @@ class PriceBook:
             or not explain_unsold(o.cloud, o.instance_type, counts[o.cloud, o.instance_type], o.market)
         )
         return self if len(sold) == len(self.offers) else replace(self, offers=sold, in_order=True)
-
-    def check(self, places: Mapping[OfferKey, str] | None = None) -> None:
-        """Raise InvalidInputError with everything that is wrong with the content.
-
-        ``places`` says where each offer was read (``file:line``).
-        """
-        problems = find_problems(
-            self.offers,
-            self.machines,
-            self.accelerators,
-            self.regions,
-            self.tariffs,
-            self.priors,
-            self.signals,
-            places or {},
-        )
-        if problems:
-            raise InvalidInputError(problems)
-
-
-def _offer_row(offer: Offer) -> tuple[object, ...]:
-    return (
-        *offer.key,
-        offer.usd_per_hour.nanos,
-        offer.source,
-        offer.as_of,
-        offer.not_before,
-        offer.machines_cap,
-        offer.interruptions_per_hour,
-        offer.interruption_band,
-        offer.band_as_of,
-        offer.preempted_share,
-        offer.price_basis,
-        offer.weak,
-    )

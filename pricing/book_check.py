@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
 
+from pricing.book import PriceBook
 from pricing.egress import Tariff
 from pricing.hazard import HazardShape
 from pricing.machines import Accelerator, Machine
-from pricing.money import UsdPerHour
-from pricing.offers import Offer, OfferKey
-from pricing.places import Market, Region
-from pricing.problems import Problem
+from pricing.offers import Offer, OfferKey, find_listed
+from pricing.places import Market
+from pricing.problems import InvalidInputError, Problem
 from pricing.risk import BANDS, RiskPrior, RiskSignal
 
 
@@ -24,30 +24,24 @@ def did_you_mean(name: str, valid_names: Iterable[str]) -> str:
     return f"did you mean {near[0]}?" if near else ""
 
 
-def find_problems(
-    offers: Sequence[Offer],
-    machines: Sequence[Machine],
-    accelerators: Sequence[Accelerator],
-    regions: Sequence[Region],
-    tariffs: Sequence[Tariff],
-    priors: Sequence[RiskPrior],
-    signals: Sequence[RiskSignal],
-    places: Mapping[OfferKey, str],
-) -> tuple[Problem, ...]:
-    """Return all problems, in a fixed order.
+def check_book(book: PriceBook, places: Mapping[OfferKey, str] | None = None) -> None:
+    """Raise InvalidInputError with everything that is wrong with the content, in a fixed order.
 
-    ``places`` says where an offer was read (``file:line``).
+    ``places`` says where each offer was read (``file:line``).
     """
-    return (
-        *_check_keys(offers, machines, accelerators, regions, tariffs, priors, places),
-        *_check_offers(offers, places),
-        *_check_references(offers, machines, regions, places),
-        *_check_spot_below_on_demand(offers, places),
-        *_check_machines(machines, accelerators),
-        *_check_tiers(tariffs),
-        *_check_priors(priors),
-        *_check_signals(signals),
+    places = places or {}
+    problems = (
+        *_check_keys(book, places),
+        *_check_offers(book.offers, places),
+        *_check_references(book, places),
+        *_check_spot_below_on_demand(book.offers, places),
+        *_check_machines(book.machines, book.accelerators),
+        *_check_tiers(book.tariffs),
+        *_check_priors(book.priors),
+        *_check_signals(book.signals),
     )
+    if problems:
+        raise InvalidInputError(problems)
 
 
 def _label(offer: Offer) -> str:
@@ -58,24 +52,16 @@ def _price_column(offer: Offer) -> str:
     return "spot_usd_per_hour" if offer.market is Market.SPOT else "on_demand_usd_per_hour"
 
 
-def _check_keys(
-    offers: Sequence[Offer],
-    machines: Sequence[Machine],
-    accelerators: Sequence[Accelerator],
-    regions: Sequence[Region],
-    tariffs: Sequence[Tariff],
-    priors: Sequence[RiskPrior],
-    places: Mapping[OfferKey, str],
-) -> Iterator[Problem]:
-    for before, offer in pairwise(offers):
+def _check_keys(book: PriceBook, places: Mapping[OfferKey, str]) -> Iterator[Problem]:
+    for before, offer in pairwise(book.offers):
         if before.key == offer.key:  # Offers of a book are sorted by key, so equal keys are neighbours.
             yield Problem(places.get(offer.key, ""), "offers", f"{_label(offer)} is there twice")
     names: dict[str, list[str]] = {
-        "machines": [f"{m.cloud} {m.instance_type}" for m in machines],
-        "accelerators": [a.name for a in accelerators],
-        "regions": [str(r.id) for r in regions],
-        "tariffs": [t.meter for t in tariffs],
-        "priors": [f"{p.cloud} {p.accelerator} {p.market}" for p in priors],
+        "machines": [f"{m.cloud} {m.instance_type}" for m in book.machines],
+        "accelerators": [a.name for a in book.accelerators],
+        "regions": [str(r.id) for r in book.regions],
+        "tariffs": [t.meter for t in book.tariffs],
+        "priors": [_prior_label(p) for p in book.priors],
     }
     for table, keys in names.items():
         for key, count in Counter(keys).items():
@@ -105,16 +91,11 @@ def _check_offers(offers: Sequence[Offer], places: Mapping[OfferKey, str]) -> It
             yield Problem(where, "interruption_band", what)
 
 
-def _check_references(
-    offers: Sequence[Offer],
-    machines: Sequence[Machine],
-    regions: Sequence[Region],
-    places: Mapping[OfferKey, str],
-) -> Iterator[Problem]:
-    region_names = {(r.id.cloud, r.id.region) for r in regions}
-    machine_names = {(m.cloud, m.instance_type) for m in machines}
+def _check_references(book: PriceBook, places: Mapping[OfferKey, str]) -> Iterator[Problem]:
+    region_names = {(r.id.cloud, r.id.region) for r in book.regions}
+    machine_names = {(m.cloud, m.instance_type) for m in book.machines}
     clouds = {cloud for cloud, _ in region_names}
-    for offer in offers:
+    for offer in book.offers:
         where = places.get(offer.key, "")
         if offer.cloud not in clouds:
             what = f"unknown cloud {offer.cloud!r}"
@@ -129,18 +110,11 @@ def _check_references(
 
 
 def _check_spot_below_on_demand(offers: Sequence[Offer], places: Mapping[OfferKey, str]) -> Iterator[Problem]:
-    on_demand: dict[tuple[str, str, str, str], UsdPerHour] = {
-        o.key[:4]: o.usd_per_hour for o in offers if o.market is Market.ON_DEMAND
-    }
+    on_demand = {offer.key: offer.usd_per_hour for offer in offers if offer.market is Market.ON_DEMAND}
     for offer in offers:
-        if offer.market is not Market.SPOT:
-            continue
-        cloud, region, zone, instance_type, _ = offer.key
-        listed = on_demand.get((cloud, region, zone, instance_type))
-        if listed is None:
-            listed = on_demand.get((cloud, region, "", instance_type))
-        if listed is not None and offer.usd_per_hour > listed:
-            what = f"{_label(offer)}: {offer.usd_per_hour} is above the on-demand price {listed}"
+        key = find_listed(offer.key, on_demand) if offer.market is Market.SPOT else None
+        if key is not None and offer.usd_per_hour > on_demand[key]:
+            what = f"{_label(offer)}: {offer.usd_per_hour} is above the on-demand price {on_demand[key]}"
             yield Problem(places.get(offer.key, ""), "spot_usd_per_hour", what)
 
 
@@ -168,11 +142,13 @@ def _check_tiers(tariffs: Sequence[Tariff]) -> Iterator[Problem]:
             yield Problem("", "tariffs", f"{tariff.meter}: a negative price")
 
 
+def _prior_label(prior: RiskPrior) -> str:
+    return f"{prior.cloud} {prior.accelerator} {prior.market}"
+
+
 def _check_levels(rows: Sequence[RiskPrior | RiskSignal], table: str) -> Iterator[Problem]:
     for row in rows:
-        label = (
-            f"{row.cloud} {row.accelerator} {row.market}" if isinstance(row, RiskPrior) else f"{row.cloud} {row.band}"
-        )
+        label = _prior_label(row) if isinstance(row, RiskPrior) else f"{row.cloud} {row.band}"
         if row.shape not in set(HazardShape):
             yield Problem("", table, f"{label}: {row.shape!r} is not one of {', '.join(HazardShape)}")
         if isinstance(row, RiskPrior) and row.market != Market.SPOT.value and row.level == 0:
@@ -187,7 +163,7 @@ def _check_levels(rows: Sequence[RiskPrior | RiskSignal], table: str) -> Iterato
 def _check_priors(priors: Sequence[RiskPrior]) -> Iterator[Problem]:
     yield from _check_levels(priors, "priors")
     for prior in priors:
-        label = f"{prior.cloud} {prior.accelerator} {prior.market}"
+        label = _prior_label(prior)
         if not 0 <= prior.refusal_probability < 1:
             yield Problem("", "priors", f"{label}: a probability of refusal lies between 0 and 1")
         if not math.isfinite(prior.recovery_hours) or prior.recovery_hours < 0:

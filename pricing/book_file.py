@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pricing.atomic_file import open_atomic
 from pricing.book import SMALL_TABLES, PriceBook
+from pricing.book_check import check_book
 from pricing.egress import Tariff, Tier
 from pricing.machines import Accelerator, Machine
 from pricing.money import UsdPerGb, UsdPerHour
@@ -166,7 +167,7 @@ def write_book(book: PriceBook, path: Path) -> None:
     """
     if path.suffix.lower() != ".parquet":
         raise InvalidInputError.single("a price book is written as a .parquet file", where=str(path))
-    book.check()
+    check_book(book)
     _write_parquet(book, path)
 
 
@@ -179,17 +180,13 @@ def _read_csv(path: Path) -> PriceBook:
         {a.name: a for a in base.accelerators},
     )
     dates = [offer.as_of for offer in found.offers if offer.as_of is not None]
-    book = PriceBook(
+    book = replace(
+        base,
         as_of=datetime.combine(max(dates), time(), UTC) if dates else base.as_of,
         offers=found.offers,
         machines=(*base.machines, *found.machines),
-        accelerators=base.accelerators,
-        regions=base.regions,
-        tariffs=base.tariffs,
-        priors=base.priors,
-        signals=base.signals,
     )
-    book.check(found.places)
+    check_book(book, found.places)
     return book
 
 
@@ -210,7 +207,6 @@ def _csv_lines(path: Path) -> Iterator[tuple[int, Sequence[str]]]:
 
 
 def _small_table_adapters() -> Mapping[str, TypeAdapter[Any]]:
-    """Return, by table, the adapter that turns its rows into JSON and, strictly, back."""
     from pydantic import TypeAdapter
 
     types = get_type_hints(PriceBook)
@@ -220,14 +216,7 @@ def _small_table_adapters() -> Mapping[str, TypeAdapter[Any]]:
 def _arrow_schema() -> pa.Schema:
     import pyarrow as pa
 
-    types = {
-        "string": pa.string(),
-        "int64": pa.int64(),
-        "double": pa.float64(),
-        "bool": pa.bool_(),
-        "date32[day]": pa.date32(),
-    }
-    return pa.schema([pa.field(name, types[kind], nullable) for name, kind, nullable in _COLUMNS])
+    return pa.schema([pa.field(name, pa.type_for_alias(kind), nullable) for name, kind, nullable in _COLUMNS])
 
 
 def _write_parquet(book: PriceBook, path: Path) -> None:
@@ -314,7 +303,7 @@ def _read_parquet(path: Path, *, trusted: bool = False) -> PriceBook:
         book.__dict__["digest"] = attrs["digest"]  # Fills the cached property, which would compute it again.
         return book
     try:
-        book.check()
+        check_book(book)
     except InvalidInputError as error:
         raise InvalidInputError([replace(p, where=str(path)) for p in error.problems]) from None
     if attrs.get("digest") != book.digest:
@@ -337,7 +326,6 @@ def _wrong_columns(path: Path, table: pa.Table) -> list[Problem]:
 
 
 def _attrs(schema: pa.Schema) -> Mapping[str, Any] | None:
-    """Return the ``DataFrame.attrs`` that pandas stores in a Parquet file; None when they are not there."""
     try:
         attrs = json.loads((schema.metadata or {})[b"PANDAS_ATTRS"])
     except (KeyError, ValueError):

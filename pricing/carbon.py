@@ -90,7 +90,6 @@ class EmissionTable:
 
 
 def _highest(intensities: Iterable[tuple[str, int | None]]) -> dict[str, int]:
-    """Return the highest known intensity of each continent."""
     by_continent: dict[str, int] = {}
     for continent, grid in intensities:
         if grid is not None:

@@ -32,7 +32,7 @@ class Tier:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Tariff:
-    """Tiers of one meter, contiguous from 0 to infinity (:meth:`PriceBook.check` refuses others).
+    """Tiers of one meter, contiguous from 0 to infinity (:func:`pricing.book_check.check_book` refuses others).
 
     ``from_group`` and ``to_group`` are a region name, geo codes joined by ``|``, ``any``, or ``any except OC and CN``.
     ``as_of`` is the oldest date of its tiers ("undated" when one has none).

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pricing.money import UsdPerHour
-from pricing.offers import Offer
-from pricing.places import Market
+from pricing.offers import MachinePool, Offer, OfferKey
 
 
 @dataclass(frozen=True, slots=True)
-class PricePoint:
-    """One source's statement about a machine type in one place at ``at`` (UTC, to the microsecond).
+class PricePoint(MachinePool):
+    """One source's statement about a pool at ``at`` (UTC, to the microsecond).
 
     ``usd_per_hour`` None: the source states no price. ``available`` is the share from 0 to 1 of the machines tried or
     asked for that could be obtained (1.0: all). ``score`` is the cloud's own judgement, 0 to 1. At least one of the
@@ -21,30 +20,21 @@ class PricePoint:
     """
 
     at: datetime
-    cloud: str
-    region: str
-    zone: str | None
-    instance_type: str
-    market: Market
-    usd_per_hour: UsdPerHour | None
-    available: float | None
-    score: float | None
     source: str
+    usd_per_hour: UsdPerHour | None = None
+    available: float | None = None
+    score: float | None = None
 
     @property
-    def key(self) -> tuple[datetime, str, str, str, str, str, str]:
-        """Return the key of the point: moment, place, machine type, market and source.
-
-        A later point with the same key corrects the earlier one.
-        """
-        place = (self.cloud, self.region, self.zone or "", self.instance_type, self.market.value)
-        return (self.at, *place, self.source)
+    def statement(self) -> tuple[datetime, OfferKey, str]:
+        """Return moment, pool and source. A later point with the same ones corrects the earlier one."""
+        return (self.at, self.key, self.source)
 
 
 def price_point(offer: Offer, at: datetime) -> PricePoint:
     """Return what an offer states at a moment: its price alone."""
     place = (offer.cloud, offer.region, offer.zone, offer.instance_type, offer.market)
-    return PricePoint(at, *place, offer.usd_per_hour, None, None, offer.source)
+    return PricePoint(*place, at, offer.source, offer.usd_per_hour)
 
 
 def merge_points(points: Iterable[PricePoint]) -> tuple[PricePoint, ...]:
@@ -52,14 +42,14 @@ def merge_points(points: Iterable[PricePoint]) -> tuple[PricePoint, ...]:
 
     A later point fills in what the earlier ones leave open.
     """
-    by_key: dict[tuple[datetime, str, str, str, str, str, str], PricePoint] = {}
+    by_statement: dict[tuple[datetime, OfferKey, str], PricePoint] = {}
     for point in points:
-        first = by_key.setdefault(point.key, point)
+        first = by_statement.setdefault(point.statement, point)
         if first is not point:
-            by_key[point.key] = replace(
+            by_statement[point.statement] = replace(
                 first,
                 usd_per_hour=point.usd_per_hour if first.usd_per_hour is None else first.usd_per_hour,
                 available=point.available if first.available is None else first.available,
                 score=point.score if first.score is None else first.score,
             )
-    return tuple(by_key.values())
+    return tuple(by_statement.values())

@@ -77,6 +77,29 @@ class Machine:
         return self.fabric == _SLICE_FABRIC and self.cloud not in _OWN_MACHINES
 
 
+def make_undescribed_machine(
+    cloud: str, instance_type: str, accelerator: Accelerator, count: int, source: str, as_of: str
+) -> Machine:
+    """Return a machine of which only the accelerators are known; the caller replaces what else is."""
+    return Machine(
+        cloud=cloud,
+        instance_type=instance_type,
+        accelerator=accelerator.name,
+        accelerator_count=count,
+        accelerator_memory_gib=accelerator.memory_gib,
+        vcpus=None,
+        memory_gib=None,
+        intra_node_interconnect="none" if count == 1 else None,
+        intra_node_gb_per_s=None,
+        inter_node_gbps=None,
+        fabric=None,
+        local_nvme_gib=None,
+        source=source,
+        as_of=as_of,
+        checked=False,
+    )
+
+
 _SLICE_FABRIC = "ici"
 _OWN_MACHINES = frozenset({"sandbox", "static"})
 _ETHERNET = "ethernet"

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
 
 from pricing.book_check import did_you_mean
-from pricing.machines import Accelerator, Machine
+from pricing.machines import Accelerator, Machine, make_undescribed_machine
 from pricing.money import UsdPerHour
 from pricing.offers import Offer, OfferKey, remove_rounding_excess
 from pricing.places import Market
@@ -214,19 +215,15 @@ class RowReader:
             return
         basis = self.cell("price_basis") or "list"
         listed_source, _, spot_source = source.partition("; spot ")
+        make = partial(Offer, cloud=cloud, region=region, zone=zone, instance_type=instance_type, machines_cap=cap)
         if on_demand is not None:
             self.add(
-                Offer(
-                    cloud=cloud,
-                    region=region,
-                    zone=zone,
-                    instance_type=instance_type,
+                make(
                     market=Market.ON_DEMAND,
                     usd_per_hour=on_demand,
                     source=listed_source,
                     as_of=as_of,
                     not_before=not_before,
-                    machines_cap=cap,
                     price_basis="list" if basis in _SPOT_ONLY_BASES else basis,
                     weak=_join(basis == "list-all-regions" and WEAK_LIST_ALL, as_of is None and WEAK_UNDATED),
                 )
@@ -234,17 +231,12 @@ class RowReader:
         if cheapest is not None:
             by_median = zone is None and median is not None
             self.add(
-                Offer(
-                    cloud=cloud,
-                    region=region,
-                    zone=zone,
-                    instance_type=instance_type,
+                make(
                     market=Market.SPOT,
                     usd_per_hour=remove_rounding_excess(median if by_median and median else cheapest, on_demand),
                     source=spot_source or source,
                     as_of=spot_as_of,
                     not_before=spot_not_before,
-                    machines_cap=cap,
                     interruptions_per_hour=rate,
                     interruption_band=band,
                     band_as_of=spot_as_of if band else None,
@@ -289,22 +281,11 @@ class RowReader:
                 what = f"{cloud} {instance_type} has {known.accelerator_count} x {known.accelerator}"
                 self.wrong("accelerator_count", f"{what}, not {count} x {accelerator}")
             return
-        self.machines[key] = Machine(
-            cloud=cloud,
-            instance_type=instance_type,
-            accelerator=accelerator,
-            accelerator_count=count,
-            accelerator_memory_gib=memory or model.memory_gib,
-            vcpus=vcpus,
-            memory_gib=memory_gib,
-            intra_node_interconnect="none" if count == 1 else None,
-            intra_node_gb_per_s=None,
-            inter_node_gbps=None,
-            fabric=None,
-            local_nvme_gib=None,
-            source=self.cell("source"),
-            as_of=self.cell("as_of") or "undated",
-            checked=False,
+        machine = make_undescribed_machine(
+            cloud, instance_type, model, count, self.cell("source"), self.cell("as_of") or "undated"
+        )
+        self.machines[key] = replace(
+            machine, accelerator_memory_gib=memory or model.memory_gib, vcpus=vcpus, memory_gib=memory_gib
         )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
+from typing import Any, Self
 
 from pricing.machine_images import explain_unmade
 from pricing.money import UsdPerHour
@@ -14,10 +15,46 @@ OfferKey = tuple[str, str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """One machine type for sale in one place and market.
+class MachinePool:
+    """Machines of one type in one place and market; ``zone`` None is the whole region, or not known."""
 
-    ``zone`` None is a region-level offer. ``machines_cap`` None is unknown capacity, taken as unlimited and shown so.
+    cloud: str
+    region: str
+    zone: str | None
+    instance_type: str
+    market: Market
+
+    @property
+    def key(self) -> OfferKey:
+        """Return cloud, region, zone ("" for none), type and market: offers and records of a pool sort by it."""
+        return (self.cloud, self.region, self.zone or "", self.instance_type, self.market.value)
+
+    @property
+    def region_id(self) -> RegionId:
+        """Return the region of the pool."""
+        return RegionId(self.cloud, self.region)
+
+    @property
+    def place(self) -> str:
+        """Return region and, where it has one, zone, such as ``aws/us-east-1/us-east-1a``."""
+        return f"{self.region_id}/{self.zone}" if self.zone else str(self.region_id)
+
+    def concerns(self, other: MachinePool) -> bool:
+        """Return whether it says something of the other: the same pool, or one of them is of the whole region."""
+        same = (self.cloud, self.region, self.instance_type, self.market) == (
+            other.cloud,
+            other.region,
+            other.instance_type,
+            other.market,
+        )
+        return same and (self.zone is None or other.zone is None or self.zone == other.zone)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer(MachinePool):
+    """A pool for sale at one price; its key is unique within a book.
+
+    ``machines_cap`` None is unknown capacity, taken as unlimited and shown so.
     ``interruptions_per_hour`` is the rate at which one such machine is preempted, where its owner states it.
     ``interruption_band`` is what the cloud publishes of it, of the day ``band_as_of``, and ``preempted_share`` the
     share of stopped machines that were preempted (:mod:`pricing.risk`). ``as_of`` None is undated: weak, and it fails
@@ -25,11 +62,6 @@ class Offer:
     row ("" when there is none).
     """
 
-    cloud: str
-    region: str
-    zone: str | None
-    instance_type: str
-    market: Market
     usd_per_hour: UsdPerHour
     source: str
     as_of: date | None
@@ -43,21 +75,6 @@ class Offer:
     weak: str = ""
 
     @property
-    def key(self) -> OfferKey:
-        """Return the key, unique within a book, by which offers sort."""
-        return (self.cloud, self.region, self.zone or "", self.instance_type, self.market.value)
-
-    @property
-    def region_id(self) -> RegionId:
-        """Return the region of the offer."""
-        return RegionId(self.cloud, self.region)
-
-    @property
-    def place(self) -> str:
-        """Return region and, where it has one, zone, such as ``aws/us-east-1/us-east-1a``."""
-        return f"{self.region_id}/{self.zone}" if self.zone else str(self.region_id)
-
-    @property
     def provisionable(self) -> bool:
         """Return whether a plan line on it can be applied (else it is only shown, or ``--advisory``)."""
         return self.cloud in PROVISIONABLE_CLOUDS and not self.unmade
@@ -66,6 +83,10 @@ class Offer:
     def unmade(self) -> str:
         """Return why no image of the cloud serves its machine; "" where one does, or the cloud needs none."""
         return explain_unmade(self.cloud, self.instance_type)
+
+    def doubted(self, why: str) -> Self:
+        """Return the offer with one more reason for doubt."""
+        return replace(self, weak="; ".join(filter(None, (self.weak, why))))
 
     def age_days(self, today: date) -> int | None:
         """Return the whole days since ``as_of``; None when undated."""
@@ -84,7 +105,7 @@ def mark_stale(offer: Offer, since: date) -> Offer:
     """
     if _STALE in offer.weak:
         return offer
-    return replace(offer, weak="; ".join(filter(None, (offer.weak, f"{_STALE}{since.isoformat()}"))))
+    return offer.doubted(f"{_STALE}{since.isoformat()}")
 
 
 def is_sound(offer: Offer) -> bool:
@@ -103,18 +124,20 @@ def mark_capped_spot(offers: Iterable[Offer]) -> tuple[Offer, ...]:
     Such a price is a cap that was reached, or stands where there is none.
     """
     offers = tuple(offers)
-    listed = {offer.key[:4]: offer.usd_per_hour for offer in offers if offer.market is Market.ON_DEMAND}
+    listed = {offer.key: offer.usd_per_hour for offer in offers if offer.market is Market.ON_DEMAND}
 
     def is_capped(offer: Offer) -> bool:
-        cloud, region, zone, instance_type, _ = offer.key
-        places = ((cloud, region, place, instance_type) for place in (zone, ""))
-        price = next((listed[place] for place in places if place in listed), None)
-        return offer.market is Market.SPOT and offer.usd_per_hour == price and _CAPPED not in offer.weak
+        key = find_listed(offer.key, listed) if offer.market is Market.SPOT and _CAPPED not in offer.weak else None
+        return key is not None and listed[key] == offer.usd_per_hour
 
-    return tuple(
-        replace(offer, weak="; ".join(filter(None, (offer.weak, _CAPPED)))) if is_capped(offer) else offer
-        for offer in offers
-    )
+    return tuple(offer.doubted(_CAPPED) if is_capped(offer) else offer for offer in offers)
+
+
+def find_listed(key: OfferKey, offers: Mapping[OfferKey, Any]) -> OfferKey | None:
+    """Return the key of the on-demand offer of the same machine in the zone, else in the region; None without one."""
+    cloud, region, zone, instance_type, _ = key
+    places = ((cloud, region, place, instance_type, Market.ON_DEMAND.value) for place in (zone, ""))
+    return next((place for place in places if place in offers), None)
 
 
 def remove_rounding_excess(spot: UsdPerHour, on_demand: UsdPerHour | None) -> UsdPerHour:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from pricing.hazard import HazardShape, operational_time
-from pricing.offers import Offer
+from pricing.offers import MachinePool
 from pricing.units import hours
 
 #: What was seen so long ago counts half. A day or more predicts alike (docs/design/interruption-risk.md).
@@ -34,29 +34,7 @@ class LossReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedPool:
-    """The pool that a record is about: a machine type in one place and market; ``zone`` None is not known."""
-
-    cloud: str
-    region: str
-    zone: str | None
-    instance_type: str
-    market: str
-
-    @property
-    def pool(self) -> tuple[str, str, str, str, str]:
-        """Return cloud, region, zone ("" where unknown), type and market."""
-        return (self.cloud, self.region, self.zone or "", self.instance_type, self.market)
-
-    def concerns(self, offer: Offer) -> bool:
-        """Return whether it says something of the offer: the same pool, or one of them is of the whole region."""
-        cloud, region, zone, instance_type, market = offer.key
-        same = (self.cloud, self.region, self.instance_type, self.market) == (cloud, region, instance_type, market)
-        return same and (self.zone is None or offer.zone is None or self.zone == zone)
-
-
-@dataclass(frozen=True, slots=True)
-class PoolLosses(RecordedPool):
+class PoolLosses(MachinePool):
     """How often gangs of one pool were lost for one reason; older losses count less.
 
     ``reason`` None: none is recorded, so that they count as losses of capacity.
@@ -67,7 +45,7 @@ class PoolLosses(RecordedPool):
 
 
 @dataclass(frozen=True, slots=True)
-class PoolExperience(RecordedPool):
+class PoolExperience(MachinePool):
     """The time in which gangs of ``machines`` machines of one pool lived, and how often they were interrupted.
 
     ``hours`` is that time; ``exposure`` is the same in operational time (:func:`pricing.hazard.operational_time`, every

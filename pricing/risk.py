@@ -271,7 +271,7 @@ class RiskTable:
         if risk is None:
             assumed, rows = self._assumed(offer, accelerator, prior)
             own = [record for record in self.records if record.concerns(offer)]
-            hazard = self._levels.hazard(assumed, frozenset(record.pool for record in own))
+            hazard = self._levels.hazard(assumed, frozenset(record.key for record in own))
             rows = (*_told_records(own), *self._told_level(assumed, own), *rows)
             events, exposure = sum(r.interruptions for r in own), sum(r.exposure for r in own)
             proven = events >= _OWN_INTERRUPTIONS or exposure >= _OWN_EXPOSURE
@@ -336,10 +336,10 @@ class RiskTable:
         level = (row.cloud, self._generation(accelerator))
         assumed = PoolPrior(level, HazardShape(prior.shape), prior.level, prior.deviation)
         together = row.machines**_USUAL_EXPONENT
-        return PoolRecord(row.pool, assumed, row.interruptions, row.exposure * together, row.hours * together)
+        return PoolRecord(row.key, assumed, row.interruptions, row.exposure * together, row.hours * together)
 
     def _told_level(self, assumed: PoolPrior, experiences: Sequence[PoolExperience]) -> tuple[RiskEvidence, ...]:
-        pools = {row.pool for row in experiences}
+        pools = {row.key for row in experiences}
         level = {r.pool for r in self._levels.records if r.prior.level == assumed.level} - pools
         others = {r.pool for r in self._levels.records} - pools - level
         rows = []

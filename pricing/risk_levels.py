@@ -88,7 +88,6 @@ class RiskLevels:
         return {}
 
     def _level_belief(self, prior: PoolPrior, without: frozenset[tuple[str, ...]]) -> Weights:
-        """Return the belief about the shared deviation of a pool's level, by all records but those of some pools."""
         mine = frozenset(r.pool for r in self._by_level.get(prior.level, ())) & without
         key = (prior.level, prior.level_deviation, mine)
         if key not in self._beliefs:
@@ -128,7 +127,6 @@ class RiskLevels:
         return {}
 
     def _message_of_level(self, level: Level) -> Weights:
-        """Return what a level's records say of its cloud's deviation."""
         message = self._level_messages.get(level)
         if message is None:
             belief: Weights = _ONES
@@ -139,7 +137,6 @@ class RiskLevels:
         return message
 
     def _message_of_cloud(self, cloud: str) -> Weights:
-        """Return what a cloud's records say of the deviation that all clouds share."""
         belief: Weights = _ONES
         for level in sorted(self._by_level):
             if level[0] == cloud:
@@ -151,7 +148,6 @@ _ONES: Final[Weights] = tuple(1.0 for _ in _GRID)
 
 
 def _message_of_pool(record: PoolRecord) -> Weights:
-    """Return what a pool's record says of its level's deviation."""
     prior = record.prior
     logs = [record.interruptions * math.log(prior.middle) + record.interruptions * d for d in _GRID]
     watched = record.watched(prior.shape)

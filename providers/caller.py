@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from tenacity import RetryCallState, Retrying, wait_random, wait_random_exponential
 
 from providers.errors import NotReachedError, ProviderError, RetryableError, ThrottledError, TransientError
+from providers.protocol import PartialFailure
 
 T = TypeVar("T")
 
@@ -181,6 +182,58 @@ class Caller:
     def _count(self, counter: Counter[str], service: str) -> None:
         with self._lock:
             counter[service] += 1
+
+
+class PartialCalls:
+    """Make calls one after the other; a failed call becomes a partial failure, and earlier results stay.
+
+    After an error of a ``fatal`` kind the next call to the same cloud fails as well, and is not made.
+    """
+
+    def __init__(self, fatal: tuple[type[ProviderError], ...] = ()) -> None:
+        self.gaps: list[PartialFailure] = []
+        self._fatal_kinds = fatal
+        self._fatal: ProviderError | None = None
+
+    def __call__(self, subject: str, ask: Callable[[], T], would_add: str = "", *, elsewhere: bool = False) -> T | None:
+        """Return what ``ask`` gives; None, and a partial failure, when it cannot be obtained.
+
+        ``elsewhere``: the call needs no account and no region, so that it is made even when these fail.
+        """
+        error = None if elsewhere else self._fatal
+        if error is None:
+            try:
+                return ask()
+            except ProviderError as met:
+                error = met
+            if isinstance(error, self._fatal_kinds) and not elsewhere:
+                self._fatal = error
+        self.gaps.append(PartialFailure(subject, error, would_add))
+        return None
+
+
+class Once(Generic[T]):
+    """Fetch a value once for many threads.
+
+    A failure is stored as well, so that forty regions do not each wait for what cannot be obtained.
+    """
+
+    def __init__(self, fetch: Callable[[], T]) -> None:
+        self._fetch = fetch
+        self._lock = threading.Lock()
+        self._outcome: tuple[T] | ProviderError | None = None
+
+    def get(self) -> T:
+        """Return the value; ProviderError each time where it could not be fetched."""
+        with self._lock:
+            if self._outcome is None:
+                try:
+                    self._outcome = (self._fetch(),)
+                except ProviderError as error:
+                    self._outcome = error
+        if isinstance(self._outcome, ProviderError):
+            raise self._outcome.with_traceback(None)
+        return self._outcome[0]
 
 
 def parse_http_date(text: str | None) -> datetime | None:

@@ -1,26 +1,11 @@
 """Errors of clouds, in one small vocabulary; each adapter's ``errors.py`` maps its codes to it.
 
-::
-
-    ProviderError                 anything a cloud refused or failed to do
-    ├── CredentialsError          no identity, or one that is wrong or expired      exit code 7
-    ├── PermissionDeniedError     the identity is known and may not make this call  exit code 7
-    ├── AccountNotUsedError       the settings say not to use the account
-    ├── SdkMissingError           the extra with the cloud's SDK is not installed
-    ├── RegionOffError            the account has not enabled this region
-    ├── NotForSaleError           no such machine type there, or it was withdrawn
-    ├── NoCapacityError           sold there, and none left at the moment
-    ├── QuotaError                the account may not have that many
-    ├── NotReachedError           the cloud cannot be reached at all (no route, no name, refused)
-    └── RetryableError            worth the same call again
-        ├── ThrottledError        too many calls; ``retry_after_s`` where the cloud says how long to wait
-        └── TransientError        a server's own failure, a connection lost midway, a time limit
-            └── UnreadableError   an answer that ends midway or is not what the API documents
-
 No message carries a secret: adapters build them from codes and names, never from headers or request bodies.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 
 class ProviderError(Exception):
@@ -41,7 +26,7 @@ class ProviderError(Exception):
 
 
 class CredentialsError(ProviderError):
-    """No identity was found (``none_found``), or the cloud does not accept it (wrong, expired, revoked)."""
+    """No identity was found (``none_found``), or the cloud does not accept it: wrong, expired, revoked; exit code 7."""
 
     title = "no valid credentials"
 
@@ -51,7 +36,10 @@ class CredentialsError(ProviderError):
 
 
 class PermissionDeniedError(ProviderError):
-    """The identity may not make this call; ``permission`` is the one it lacks, as the cloud's policies name it."""
+    """The identity may not make this call; exit code 7.
+
+    ``permission`` is the one it lacks, as the cloud's policies name it.
+    """
 
     title = "not permitted"
 
@@ -131,3 +119,8 @@ class UnreadableError(TransientError):
     """The answer was cut off midway, or is not of the documented form. Nothing of it is used."""
 
     title = "unreadable answer"
+
+
+def index_words(words: Mapping[type[ProviderError], str]) -> Mapping[str, type[ProviderError]]:
+    """Return the kind of error that each of a cloud's words means, from the words of each kind."""
+    return {word: kind for kind, text in words.items() for word in text.split()}

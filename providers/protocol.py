@@ -7,7 +7,7 @@ left out and named in ``dropped``: never guessed, never zero. No method changes 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -174,6 +174,15 @@ class CallCheck:
     permission: str
     needed_for: str
     error: ProviderError | None
+
+
+def check_call(permission: str, needed_for: str, call: Callable[[], object]) -> CallCheck:
+    """Make one call of ``doctor`` and return how it went."""
+    try:
+        call()
+    except ProviderError as error:
+        return CallCheck(permission, needed_for, error)
+    return CallCheck(permission, needed_for, None)
 
 
 @dataclass(frozen=True, slots=True)

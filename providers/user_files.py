@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from pricing.machines import Accelerator, Machine
+from pricing.machines import Accelerator, Machine, make_undescribed_machine
 from pricing.money import Usd
-from pricing.places import Region, RegionId
+from pricing.places import Region, make_unknown_region
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -174,19 +175,8 @@ class Place(UserFileModel):
 
     def region(self, cloud: str, source: str, as_of: date) -> Region:
         """Return it as a region of the price book."""
-        return Region(
-            id=RegionId(cloud, self.name),
-            country=self.country,
-            continent=self.continent,
-            geo=self.geo,
-            residency_group=self.residency_group,
-            city=self.city,
-            latitude=None,
-            longitude=None,
-            grid_carbon_gco2_per_kwh=self.grid_carbon_gco2_per_kwh,
-            source=source,
-            as_of=as_of.isoformat(),
-        )
+        own = self.model_dump(include=Place.model_fields.keys() - {"name"})
+        return replace(make_unknown_region(cloud, self.name, source, as_of), **own)
 
 
 class MachineType(UserFileModel):
@@ -205,24 +195,9 @@ class MachineType(UserFileModel):
 
     def machine(self, cloud: str, accelerator: Accelerator, source: str, as_of: date) -> Machine:
         """Return it as a machine of the price book; ``accelerator`` is the book's of that name."""
-        is_single = self.accelerators == 1
-        return Machine(
-            cloud=cloud,
-            instance_type=self.type,
-            accelerator=accelerator.name,
-            accelerator_count=self.accelerators,
-            accelerator_memory_gib=accelerator.memory_gib,
-            vcpus=self.vcpus,
-            memory_gib=self.memory_gib,
-            intra_node_interconnect=self.intra_node_interconnect or ("none" if is_single else None),
-            intra_node_gb_per_s=self.intra_node_gb_per_s,
-            inter_node_gbps=self.inter_node_gbps,
-            fabric=self.fabric,
-            local_nvme_gib=self.local_nvme_gib,
-            source=source,
-            as_of=as_of.isoformat(),
-            checked=False,
-        )
+        machine = make_undescribed_machine(cloud, self.type, accelerator, self.accelerators, source, as_of.isoformat())
+        named = {"type", "accelerator", "accelerators"}
+        return replace(machine, **self.model_dump(exclude=named, exclude_none=True))
 
 
 class MisplacedError(ValueError):

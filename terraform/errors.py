@@ -1,23 +1,5 @@
 """Errors of making and releasing machines with Terraform.
 
-::
-
-    TerraformError
-    ├── EngineMissingError        neither terraform nor tofu nor the embedded engine
-    ├── EngineTooOldError         one that lacks what the runner uses
-    ├── RunDirectoryError         cannot be written, full, not there
-    ├── OrphansLeftError          processes that a run directory knows of still run
-    ├── StateLostError            the state is empty or cut off: what it listed must be found by tag (sweep)
-    └── RunError                  a command ran and failed; ``diagnostics`` say why
-        ├── InitFailedError
-        ├── PreviewFailedError
-        ├── ApplyFailedError      some resources may exist: destroy, or apply again
-        ├── DestroyFailedError    some resources still exist: destroy again
-        ├── ReadFailedError       state or outputs could not be read
-        ├── StateLockedError      another run works on the same state
-        ├── TimedOutError         stopped by the runner after the time limit
-        └── StoppedError          stopped by a signal or because it was asked to
-
 After any of them the state is whole, unless ``StateLostError`` says otherwise at the next call. No message carries a
 secret.
 """
@@ -79,7 +61,7 @@ class RunDirectoryError(TerraformError):
 class StateLostError(TerraformError):
     """The state file is empty or cut off, as a killed engine leaves it.
 
-    Applying now would create everything again.
+    Applying now would create everything again: what it listed must be found by tag (sweep).
     """
 
 
@@ -112,11 +94,11 @@ class PreviewFailedError(RunError):
 
 
 class ApplyFailedError(RunError):
-    """Apply failed: some resources may exist now, and the state knows them."""
+    """Apply failed: some resources may exist now, and the state knows them. Destroy, or apply again."""
 
 
 class DestroyFailedError(RunError):
-    """Destroy failed: some resources still exist, and the state knows them."""
+    """Destroy failed: some resources still exist, and the state knows them. Destroy again."""
 
 
 class ReadFailedError(RunError):

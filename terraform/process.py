@@ -141,7 +141,6 @@ class _Watch:
         return ProcessResult(self._child.returncode, self._ended, self._killed, errors)
 
     def _step(self, more: bool) -> bool:
-        """Process one line, or one tick without a line; return False when there will be no more lines."""
         if more:
             with suppress(Empty):
                 line = self._lines.get(timeout=_TICK_S)
@@ -175,7 +174,6 @@ class _Watch:
             self._escalate()
 
     def _escalate(self) -> None:
-        """Take the next step of stopping the child."""
         self._ending = True
         if self._child.poll() is not None:
             return

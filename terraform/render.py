@@ -17,7 +17,7 @@ from typing import Any, Final
 from pricing.machine_images import find_machine_image
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from terraform.module_metadata import limits_lifetime, takes_end_role, takes_instance_profile
+from terraform.module_metadata import module_facts
 from terraform.spec import NodeSpec, WorkspaceSpec
 
 OLDEST_ENGINE: Final = (1, 6)
@@ -79,11 +79,12 @@ def _values(spec: WorkspaceSpec) -> dict[str, Any]:
         "readable": {"buckets": list(spec.readable.buckets), "registries": list(spec.readable.registries)},
         "ssh_public_key": spec.ssh_public_key,
     }
-    if limits_lifetime(spec.cloud):
+    facts = module_facts(spec.cloud)
+    if facts.lifetime_limited:
         return {**common, "lifetime_seconds": spec.lifetime_seconds}
-    if takes_end_role(spec.cloud):
+    if facts.end_role:
         return {**common, "end_role": spec.end_role}
-    if takes_instance_profile(spec.cloud):
+    if facts.identities == "instance_profile":
         return {
             **common,
             "permissions_boundary": spec.permissions_boundary,

@@ -104,10 +104,13 @@ class ApplyResult:
 
 
 @dataclass(frozen=True, slots=True)
-class DestroyResult:
-    """The completed steps of a destroy; none when nothing existed."""
+class _Command:
+    """One command of the engine: where it runs, the error that says that it failed, and its time limit."""
 
-    done: tuple[TerraformEvent, ...]
+    directory: Path
+    name: str
+    failed: type[RunError]
+    limit_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,8 @@ class Runner:
     def init(self, directory: Path) -> None:
         """Fetch providers and connect the state; doing it again is harmless. Raises InitFailedError."""
         with hold_plugin_cache(directory):
-            self._run(directory, InitFailedError, self.limits.init_s, "init", input=False, no_color=True)
+            command = _Command(directory, "init", InitFailedError, self.limits.init_s)
+            self._run(command, input=False, no_color=True)
 
     def preview(self, directory: Path, *, stop: threading.Event | None = None) -> Preview:
         """Return the changes that an apply would make, without making any.
@@ -135,16 +139,9 @@ class Runner:
         """
         self._ensure_prepared(directory)
         file = directory / PREVIEW
+        command = _Command(directory, "plan", PreviewFailedError, self.limits.preview_s)
         try:
-            transcript = self._stream(
-                directory,
-                PreviewFailedError,
-                self.limits.preview_s,
-                None,
-                stop,
-                "plan",
-                out=PREVIEW,
-            )
+            transcript = self._stream(command, None, stop, out=PREVIEW)
             file.chmod(0o600)
         except BaseException:
             with suppress(OSError):
@@ -173,17 +170,10 @@ class Runner:
         machines may exist; after StateLockedError and StateLostError none do.
         """
         self._ensure_prepared(directory)
-        words = ("apply",) if preview is None else ("apply", preview.file.name)
+        command = _Command(directory, "apply", ApplyFailedError, self.limits.apply_s)
+        files = () if preview is None else (preview.file.name,)
         try:
-            transcript = self._stream(
-                directory,
-                ApplyFailedError,
-                self.limits.apply_s,
-                on_event,
-                stop,
-                *words,
-                auto_approve=preview is None,
-            )
+            transcript = self._stream(command, on_event, stop, *files, auto_approve=preview is None)
         finally:
             if preview is not None:
                 preview.file.unlink(missing_ok=True)
@@ -196,28 +186,21 @@ class Runner:
         on_event: Callable[[TerraformEvent], None] | None = None,
         *,
         stop: threading.Event | None = None,
-    ) -> DestroyResult:
-        """Release everything in the state; an empty state is no error.
+    ) -> tuple[TerraformEvent, ...]:
+        """Release everything in the state and return the completed steps; an empty state is no error.
 
         Raises DestroyFailedError and the errors of :meth:`apply`.
         """
         self._ensure_prepared(directory)
-        transcript = self._stream(
-            directory,
-            DestroyFailedError,
-            self.limits.destroy_s,
-            on_event,
-            stop,
-            "apply",
-            destroy=True,
-            auto_approve=True,
-        )
-        return DestroyResult(tuple(transcript.done))
+        command = _Command(directory, "apply", DestroyFailedError, self.limits.destroy_s)
+        transcript = self._stream(command, on_event, stop, destroy=True, auto_approve=True)
+        return tuple(transcript.done)
 
     def outputs(self, directory: Path) -> Mapping[str, Any]:
         """Return the outputs in the state, by name; empty before the first apply. Raises ReadFailedError."""
         self._ensure_prepared(directory)
-        text = self._run(directory, ReadFailedError, self.limits.read_s, "output", json=True, no_color=True)
+        command = _Command(directory, "output", ReadFailedError, self.limits.read_s)
+        text = self._run(command, json=True, no_color=True)
         try:
             return {name: output["value"] for name, output in json.loads(text).items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -230,7 +213,7 @@ class Runner:
         """
         self._ensure_prepared(directory)
         try:
-            text = self._run(directory, ReadFailedError, self.limits.read_s, "state list")
+            text = self._run(_Command(directory, "state list", ReadFailedError, self.limits.read_s))
         except ReadFailedError as error:
             if any("No state file was found" in diagnostic.summary for diagnostic in error.diagnostics):
                 return ()
@@ -244,17 +227,13 @@ class Runner:
 
     def _stream(
         self,
-        directory: Path,
-        failed: type[RunError],
-        limit_s: float,
+        command: _Command,
         on_event: Callable[[TerraformEvent], None] | None,
         stop: threading.Event | None,
-        command: str,
         *arguments: str,
         **options: bool | str | int,
     ) -> Transcript:
-        """Run a command that answers in JSON lines."""
-        mask = self._masker(directory)
+        mask = self._masker(command.directory)
         transcript = Transcript(mask)
 
         def take(line: str) -> None:
@@ -263,35 +242,32 @@ class Runner:
                 on_event(event)
 
         options |= {"input": False, "json": True, "parallelism": self.parallelism}
-        words = command_line(self.engine.path, command, *arguments, **options)
-        finished = self._process(directory, words, limit_s, take, stop)
+        words = command_line(self.engine.path, command.name, *arguments, **options)
+        finished = self._process(command, words, take, stop)
         diagnostics = transcript.diagnostics
         if finished.code != 0 and not any(diagnostic.is_error for diagnostic in diagnostics):
             diagnostics = [*diagnostics, *_from_text(mask(finished.stderr), finished.ended)]
-        self._raise_failure(directory, command, finished, diagnostics, failed, limit_s)
+        _raise_failure(command, finished, diagnostics)
         return transcript
 
-    def _run(
-        self, directory: Path, failed: type[RunError], limit_s: float, command: str, **options: bool | str | int
-    ) -> str:
-        """Run a command that answers in text or one JSON document, and return its stdout."""
-        check_directory(directory)
+    def _run(self, command: _Command, **options: bool | str | int) -> str:
+        check_directory(command.directory)
         lines: list[str] = []
-        words = command_line(self.engine.path, command, **options)
-        finished = self._process(directory, words, limit_s, lines.append, None)
-        errors = self._masker(directory)(finished.stderr)
+        words = command_line(self.engine.path, command.name, **options)
+        finished = self._process(command, words, lines.append, None)
+        errors = self._masker(command.directory)(finished.stderr)
         diagnostics = _from_text(errors, finished.ended) if finished.code != 0 else []
-        self._raise_failure(directory, command, finished, diagnostics, failed, limit_s)
+        _raise_failure(command, finished, diagnostics)
         return "\n".join(lines)
 
     def _process(
         self,
-        directory: Path,
+        command: _Command,
         words: tuple[str, ...],
-        limit_s: float,
         on_line: Callable[[str], None],
         stop: threading.Event | None,
     ) -> ProcessResult:
+        directory = command.directory
         inherited = {name: value for name, value in self.environment.items() if not _NOT_PASSED_ON.fullmatch(name)}
         config = directory.absolute() / CLI_CONFIG
         # Every command would warn about a missing file.
@@ -301,7 +277,7 @@ class Runner:
                 words,
                 folder=directory,
                 environment={**_LESS_GARBAGE_COLLECTION, **inherited, **fixed},
-                limit_s=limit_s,
+                limit_s=command.limit_s,
                 patience=self.limits.patience,
                 on_line=on_line,
                 stop=stop,
@@ -312,30 +288,6 @@ class Runner:
             raise EngineMissingError(f"{self.engine.path} is gone") from error
         except PermissionError as error:
             raise EngineMissingError(f"{self.engine.path} may not be run") from error
-
-    def _raise_failure(
-        self,
-        directory: Path,
-        command: str,
-        finished: ProcessResult,
-        diagnostics: list[Diagnostic],
-        failed: type[RunError],
-        limit_s: float,
-    ) -> None:
-        what = f"terraform {command} in {directory}"
-        # A command that was stopped late and completed all the same has done what was asked.
-        if finished.code == 0:
-            return
-        if finished.ended is EndReason.TIME_LIMIT:
-            how = ", and had to be killed" if finished.killed else ""
-            raise TimedOutError(f"{what} was stopped after {limit_s:g} s{how}", diagnostics, killed=finished.killed)
-        if finished.ended is EndReason.ASKED:
-            raise StoppedError(f"{what} was stopped as asked", diagnostics)
-        if any(_LOCKED in d.summary and _LOCK_NOT_WRITTEN not in d.detail for d in diagnostics):
-            raise StateLockedError(f"{what}: another run is at work on this state", diagnostics)
-        if finished.code < 0:
-            raise StoppedError(f"{what} was ended by signal {-finished.code}", diagnostics)
-        raise failed(f"{what} failed", diagnostics)
 
     def _masker(self, directory: Path) -> Masker:
         return Masker((*read_user_data(directory), *secret_values(self.environment)))
@@ -352,6 +304,23 @@ def retry_while_locked(action: Callable[[], Result]) -> Result:
         except StateLockedError:
             time.sleep(_LOCK_PAUSE_S)
     return action()
+
+
+def _raise_failure(command: _Command, finished: ProcessResult, diagnostics: list[Diagnostic]) -> None:
+    what = f"terraform {command.name} in {command.directory}"
+    # A command that was stopped late and completed all the same has done what was asked.
+    if finished.code == 0:
+        return
+    if finished.ended is EndReason.TIME_LIMIT:
+        how = ", and had to be killed" if finished.killed else ""
+        raise TimedOutError(f"{what} was stopped after {command.limit_s:g} s{how}", diagnostics, killed=finished.killed)
+    if finished.ended is EndReason.ASKED:
+        raise StoppedError(f"{what} was stopped as asked", diagnostics)
+    if any(_LOCKED in d.summary and _LOCK_NOT_WRITTEN not in d.detail for d in diagnostics):
+        raise StateLockedError(f"{what}: another run is at work on this state", diagnostics)
+    if finished.code < 0:
+        raise StoppedError(f"{what} was ended by signal {-finished.code}", diagnostics)
+    raise command.failed(f"{what} failed", diagnostics)
 
 
 def _addresses(planned: Iterable[ResourceChange], actions: Container[str]) -> tuple[str, ...]:

@@ -16,16 +16,8 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from pricing.money import UsdPerHour
-from pricing.places import PROVISIONABLE_CLOUDS, Market
-from terraform.module_metadata import (
-    names_containers,
-    needs_hosts,
-    needs_key,
-    needs_zones,
-    shares_network,
-    takes_end_role,
-    takes_instance_profile,
-)
+from pricing.places import Market
+from terraform.module_metadata import module_facts
 
 LOCAL: Final = "local"
 
@@ -97,7 +89,7 @@ LARGEST_PORT: Final = 65_535
 # Names and addresses, IPv6 too, but nothing that a shell or SSH would take for something else.
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9:](?:[A-Za-z0-9:._-]*[A-Za-z0-9:])?")
 _USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
-_HOST_KEY: Final = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?: [^\r\n]*)?")
+_PUBLIC_KEY: Final = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?: [^\r\n]*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +115,7 @@ class Host:
         if not _USER.fullmatch(self.user):
             raise ValueError(f"host {self.address}: {self.user!r} is not the name of a user")
         # The message does not quote the key, because it may be the private one.
-        if self.host_key is not None and not _HOST_KEY.fullmatch(self.host_key):
+        if self.host_key is not None and not _PUBLIC_KEY.fullmatch(self.host_key):
             raise ValueError(
                 f"host {self.address}: host_key is not one line of a public key, e.g. ssh-ed25519 AAAA... name"
             )
@@ -145,6 +137,7 @@ _TAG_VALUE = re.compile(r"[A-Za-z0-9 _.:/=+@-]{0,63}")
 _RESERVED_TAG = re.compile(r"(?i)aws:.*|(?:azure|goog|microsoft|windows).*|name")
 _PLAIN_TAG_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_ID = re.compile(r"[\w./:-]+")
 _FABRIC = re.compile(r"[a-z][a-z0-9-]*")
 _POLICY_ARN = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:policy/[\w+=,.@/-]+")
 _PROFILE = re.compile(r"[\w+=,.@-]{1,128}")
@@ -161,7 +154,6 @@ _REGISTRY = re.compile(
     r"|projects/[\w.:-]+/locations/[a-z0-9-]+/repositories/[a-z0-9-]+"
     r"|/subscriptions/[\w-]+/resourceGroups/[\w().-]+/providers/Microsoft\.ContainerRegistry/registries/[A-Za-z0-9]+"
 )
-_PUBLIC_KEY = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?: [^\r\n]*)?")
 
 
 def to_tag_value(text: str) -> str:
@@ -218,11 +210,11 @@ class NodeSpec:
             _check_word("zone", self.zone)
         if self.max_usd_per_hour is not None and self.max_usd_per_hour.nanos <= 0:
             raise ValueError(f"node {self.name}: a ceiling of {self.max_usd_per_hour} USD/h would never be met")
-        if self.reservation is not None and not re.fullmatch(r"[\w./:-]+", self.reservation):
+        if self.reservation is not None and not _ID.fullmatch(self.reservation):
             raise ValueError(f"node {self.name}: reservation {self.reservation!r} is not an id or a path")
         if self.placement_group is not None and self.reservation is None:
             raise ValueError(f"node {self.name}: a placement group is the one that a reservation was made in")
-        if self.placement_group is not None and not re.fullmatch(r"[\w./:-]+", self.placement_group):
+        if self.placement_group is not None and not _ID.fullmatch(self.placement_group):
             raise ValueError(f"node {self.name}: placement group {self.placement_group!r} is not a name or a path")
         if self.market is Market.RESERVED and self.max_usd_per_hour is not None:
             raise ValueError(f"node {self.name}: reserved capacity has no price ceiling")
@@ -243,7 +235,7 @@ class NetworkSpec:
     def __post_init__(self) -> None:
         object.__setattr__(self, "subnet_ids", _frozen(self.subnet_ids))
         for what in (self.network_id, *self.subnet_ids.values()):
-            if what is not None and not re.fullmatch(r"[\w./:-]+", what):
+            if what is not None and not _ID.fullmatch(what):
                 raise ValueError(f"{what!r} is not the id of a network or subnet")
 
 
@@ -311,9 +303,7 @@ class WorkspaceSpec:
         object.__setattr__(self, "hosts", _frozen(self.hosts))
         object.__setattr__(self, "user_data", _frozen(self.user_data))
         _check_name("attempt", self.attempt, ATTEMPT_CHARACTERS)
-        if self.cloud not in PROVISIONABLE_CLOUDS:
-            known = ", ".join(sorted(PROVISIONABLE_CLOUDS))
-            raise ValueError(f"no machines can be made on {self.cloud!r}; only on {known}")
+        module_facts(self.cloud)
         _check_word("region", self.region)
         self._check_nodes()
         check_tags(self.tags)
@@ -324,7 +314,7 @@ class WorkspaceSpec:
     def _check_nodes(self) -> None:
         if not self.nodes and self.shared_zones is None:
             raise ValueError("a gang without nodes")
-        if self.shared_zones is not None and (self.nodes or not shares_network(self.cloud)):
+        if self.shared_zones is not None and (self.nodes or module_facts(self.cloud).shared_network is None):
             raise ValueError(f"a network that gangs of {self.cloud} share: none can be made, or it has nodes")
         ranks = [node.rank for node in self.nodes]
         if ranks != list(range(len(ranks))):
@@ -340,7 +330,7 @@ class WorkspaceSpec:
                 raise ValueError(f"user data of rank {rank} is {size:,} bytes; clouds take {LARGEST_USER_DATA_BYTES:,}")
 
     def _check_machine(self) -> None:
-        if self.image is not None and not re.fullmatch(r"[\w./:-]+", self.image):
+        if self.image is not None and not _ID.fullmatch(self.image):
             raise ValueError(f"image {self.image!r} is not an id or a path")
         if not _FABRIC.fullmatch(self.fabric):
             raise ValueError(f"fabric {self.fabric!r} is not a name such as none, efa or infiniband")
@@ -351,16 +341,16 @@ class WorkspaceSpec:
             raise ValueError("ssh_public_key is not one line of a public key, e.g. ssh-ed25519 AAAA... name")
 
     def _check_cloud(self) -> None:
-        """Check the fields that only one cloud asks for."""
+        facts = module_facts(self.cloud)
         for bucket in (*filter(None, (self.checkpoint_bucket,)), *self.readable.buckets):
-            if names_containers(self.cloud) and not _CONTAINER.fullmatch(bucket):
+            if facts.bucket == "container" and not _CONTAINER.fullmatch(bucket):
                 raise ValueError(
                     f"{bucket!r} is not the resource id of a container, which {self.cloud} needs: "
                     "/subscriptions/.../storageAccounts/ACCOUNT/blobServices/default/containers/NAME"
                 )
-            if not names_containers(self.cloud) and not _BUCKET.fullmatch(bucket):
+            if facts.bucket != "container" and not _BUCKET.fullmatch(bucket):
                 raise ValueError(f"{bucket!r} is not the name of a bucket (no scheme, no path)")
-        if not takes_instance_profile(self.cloud) and (self.permissions_boundary or self.instance_profile):
+        if facts.identities != "instance_profile" and (self.permissions_boundary or self.instance_profile):
             raise ValueError(f"{self.cloud} has neither permissions_boundary nor instance_profile")
         if self.permissions_boundary is not None and not _POLICY_ARN.fullmatch(self.permissions_boundary):
             raise ValueError(
@@ -368,19 +358,19 @@ class WorkspaceSpec:
             )
         if self.instance_profile is not None and not _PROFILE.fullmatch(self.instance_profile):
             raise ValueError(f"{self.instance_profile!r} is not the name of an instance profile (a name, no ARN)")
-        if self.end_role is not None and not (takes_end_role(self.cloud) and _ROLE.fullmatch(self.end_role)):
+        if self.end_role is not None and not (facts.end_role and _ROLE.fullmatch(self.end_role)):
             raise ValueError(
                 f"end_role {self.end_role!r} is for azure alone, the id of a role: "
                 "/subscriptions/.../providers/Microsoft.Authorization/roleDefinitions/ID"
             )
-        if needs_key(self.cloud) and self.nodes and self.ssh_public_key is None:
+        if facts.key_needed and self.nodes and self.ssh_public_key is None:
             raise ValueError(f"{self.cloud} makes no Linux machine without ssh_public_key")
         zoneless = [node.name for node in self.nodes if node.zone is None]
-        if needs_zones(self.cloud) and zoneless:
+        if facts.zones_named and zoneless:
             raise ValueError(f"{self.cloud} makes machines in a zone only; without one: {_short(zoneless)}")
 
     def _check_hosts(self) -> None:
-        if not needs_hosts(self.cloud):
+        if not module_facts(self.cloud).hosts_named:
             if self.hosts or self.private_key_path is not None:
                 raise ValueError(f"hosts and private_key_path are for machines that are there, not for {self.cloud}")
             return

@@ -12,9 +12,9 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -205,7 +205,6 @@ def _copy_module(source: Path, target: Path) -> None:
 
 
 def _is_locked(path: Path) -> bool:
-    """Return whether another process holds Terraform's lock on the state."""
     try:
         with path.open("rb+") as stream:
             fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -230,12 +229,11 @@ class PluginSources:
     """The sources of provider plugins.
 
     ``cache``: a folder shared by all runs, so that a provider is fetched once. ``mirror``: the only place to take
-    providers from, for machines without a registry. ``overrides``: folder of a provider's binary by source address.
+    providers from, for machines without a registry.
     """
 
     cache: Path | None = None
     mirror: Path | None = None
-    overrides: Mapping[str, Path] = field(default_factory=dict)
 
 
 def render_cli_config(plugins: PluginSources) -> str:
@@ -245,17 +243,9 @@ def render_cli_config(plugins: PluginSources) -> str:
         lines.append(f"{_CACHE} = {_quoted(plugins.cache)}")
         # A run directory has no lock file of its own making: without this every one would fetch its providers anew.
         lines.append("plugin_cache_may_break_dependency_lock_file = true")
-    if plugins.mirror is not None or plugins.overrides:
-        lines.append("provider_installation {")
-        if plugins.overrides:
-            lines.append("  dev_overrides {")
-            lines += [f"    {json.dumps(name)} = {_quoted(path)}" for name, path in sorted(plugins.overrides.items())]
-            lines.append("  }")
-        if plugins.mirror is not None:
-            lines += ["  filesystem_mirror {", f"    path = {_quoted(plugins.mirror)}", "  }"]
-        else:
-            lines.append("  direct {}")
-        lines.append("}")
+    if plugins.mirror is not None:
+        path = f"    path = {_quoted(plugins.mirror)}"
+        lines += ["provider_installation {", "  filesystem_mirror {", path, "  }", "}"]
     return "\n".join(lines) + "\n"
 
 

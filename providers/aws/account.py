@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -40,16 +40,16 @@ _NO_ADVICE = SpotAdvice({}, {}, ())
 
 
 class AwsAccount:
-    """Fetch regions with an account; safe for threads.
+    """Fetch regions with an account that has credentials; the first call shows whether they are accepted.
 
     Instance types that the book does not know are described once, by whichever region meets them first: they are the
-    same everywhere.
+    same everywhere. Safe for threads.
     """
 
     def __init__(self, cloud: str, session: Session, client: AwsClient, files: PublicFiles) -> None:
         self._cloud = cloud
         self._session = session
-        self._client = client
+        self.client = client
         self._files = files
         self._lock = threading.Lock()
         self._enabled: frozenset[str] = frozenset()
@@ -59,7 +59,7 @@ class AwsAccount:
 
     def regions(self) -> Sequence[str]:
         """Return the regions that the account has enabled, sorted."""
-        enabled, off = split_regions_by_status(self._client.regions())
+        enabled, off = split_regions_by_status(self.client.regions())
         with self._lock:
             self._enabled, self._off = frozenset(enabled), off
         return enabled
@@ -89,8 +89,8 @@ class AwsAccount:
         """
         self.check(region)
         attempt = RegionCalls()
-        zones = attempt(ZONES, lambda: zone_ids(self._client.zones(region))) or {}
-        sold = attempt(OFFERINGS, lambda: find_zones_by_type(self._client.offerings(region)))
+        zones = attempt(ZONES, lambda: zone_ids(self.client.zones(region))) or {}
+        sold = attempt(OFFERINGS, lambda: find_zones_by_type(self.client.offerings(region)))
         new, unusable = self._new_types(region, sold or {}, attempt)
         # Where the types on sale cannot be listed, prices can still be asked for by the names that the book has.
         known = self._book_names()
@@ -141,7 +141,7 @@ class AwsAccount:
         unknown = sorted(name for name in sold if book.machine(cloud, name) is None)
         with self._lock:
             missing = [name for name in unknown if name not in self._described]
-        rows = attempt(TYPES, lambda: self._client.instance_types(region, missing)) if missing else ()
+        rows = attempt(TYPES, lambda: self.client.instance_types(region, missing)) if missing else ()
         if rows:
             read = read_types(cloud, rows, book, self._session.now.date())
             found: dict[str, Machine | str | None] = dict.fromkeys(missing)
@@ -165,7 +165,7 @@ class AwsAccount:
         asked = sorted(names)
 
         def gather(into: list[spot.Row], start: datetime) -> None:
-            for page in self._client.spot_prices(region, asked, start):
+            for page in self.client.spot_prices(region, asked, start):
                 into.extend(page)
 
         attempt(SPOT, lambda: gather(current, self._session.now))
@@ -179,13 +179,13 @@ class AwsAccount:
         Where the names are ``complete``, one without a price is reported as dropped. A type that is not among the
         list's GPU instances is asked for by its name: the list files some elsewhere.
         """
-        texts = list(self._client.products(region))
+        texts = list(self.client.products(region))
         prices = read_products(self._cloud, region, texts, names)
         if not complete:
             return prices
         missing = sorted(names - prices.prices.keys() - prices.lost)
         for name in missing[:_ASKED_BY_NAME]:
-            texts += self._client.products(region, name)
+            texts += self.client.products(region, name)
         prices = read_products(self._cloud, region, texts, names)
         unlisted = [name for name in missing if name not in prices.prices and name not in prices.lost]
         dropped = tuple(DroppedRow(f"{region} {name} on demand", NOT_LISTED) for name in unlisted)
@@ -193,43 +193,19 @@ class AwsAccount:
         return replace(prices, dropped=(*prices.dropped, *dropped), lost=lost)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedAccount:
-    """An account with credentials; the first call shows whether they are accepted."""
+def find_account(cloud: str, session: Session, files: PublicFiles) -> AwsAccount | ProviderError:
+    """Return the account, or the error that says why there is none. Loads the SDK.
 
-    client: AwsClient
-    account: AwsAccount
-
-
-class AccountAccess:
-    """Open the account at most once; safe for threads. Loads the SDK at first use."""
-
-    def __init__(self, cloud: str, session: Session, files: PublicFiles) -> None:
-        self._cloud = cloud
-        self._session = session
-        self._files = files
-        self._lock = threading.Lock()
-        self._outcome: OpenedAccount | ProviderError | None = None
-
-    def open(self) -> OpenedAccount | ProviderError:
-        """Return the account, or the error that says why there is none.
-
-        Raises CredentialsError when the credentials that were found cannot be used.
-        """
-        with self._lock:
-            if self._outcome is None:
-                self._outcome = self._find()
-            return self._outcome
-
-    def _find(self) -> OpenedAccount | ProviderError:
-        if not self._session.settings.credentials:
-            return AccountNotUsedError(self._cloud, "the settings say to use public sources only")
-        try:
-            from providers.aws.client import AwsClient
-        except ModuleNotFoundError as error:
-            remedy = "pip install 'stepfare[aws]'"
-            return SdkMissingError(self._cloud, str(error.name), remedy=remedy)
-        client = AwsClient(self._cloud, self._session)
-        if not client.has_credentials():
-            return CredentialsError(self._cloud, "none were found", none_found=True, remedy=FIND_CREDENTIALS)
-        return OpenedAccount(client, AwsAccount(self._cloud, self._session, client, self._files))
+    Raises CredentialsError when the credentials that were found cannot be used.
+    """
+    if not session.settings.credentials:
+        return AccountNotUsedError(cloud, "the settings say to use public sources only")
+    try:
+        from providers.aws.client import AwsClient
+    except ModuleNotFoundError as error:
+        remedy = "pip install 'stepfare[aws]'"
+        return SdkMissingError(cloud, str(error.name), remedy=remedy)
+    client = AwsClient(cloud, session)
+    if not client.has_credentials():
+        return CredentialsError(cloud, "none were found", none_found=True, remedy=FIND_CREDENTIALS)
+    return AwsAccount(cloud, session, client, files)

@@ -106,28 +106,17 @@ class AwsClient:
         return self._offerings(region, Filters=[{"Name": "instance-type", "Values": list(instance_types)}])
 
     def _offerings(self, region: str, **filters: Any) -> list[Mapping[str, Any]]:
-        return self._all(
-            "ec2",
-            "DescribeInstanceTypeOfferings",
-            region,
-            "InstanceTypeOfferings",
-            LocationType="availability-zone-id",
-            MaxResults=_LARGEST_PAGE,
-            **filters,
-        )
+        action, key = "DescribeInstanceTypeOfferings", "InstanceTypeOfferings"
+        zones = {"LocationType": "availability-zone-id", "MaxResults": _LARGEST_PAGE}
+        return self._all("ec2", action, region, key, **zones, **filters)
 
     def instance_types(self, region: str, names: Sequence[str]) -> Sequence[Mapping[str, Any]]:
         """Return the API's description of each of ``names``; NotForSaleError when the region no longer has one."""
+        parts = (names[start : start + _TYPES_A_CALL] for start in range(0, len(names), _TYPES_A_CALL))
         return [
             row
-            for start in range(0, len(names), _TYPES_A_CALL)
-            for row in self._listed(
-                "ec2",
-                "DescribeInstanceTypes",
-                region,
-                "InstanceTypes",
-                InstanceTypes=names[start : start + _TYPES_A_CALL],
-            )
+            for part in parts
+            for row in self._listed("ec2", "DescribeInstanceTypes", region, "InstanceTypes", InstanceTypes=part)
         ]
 
     def spot_prices(self, region: str, names: Sequence[str], since: datetime) -> Iterator[Sequence[Mapping[str, Any]]]:
@@ -153,20 +142,12 @@ class AwsClient:
 
         One call asks for ten regions, as the API allows.
         """
+        gang = {"InstanceTypes": list(names), "TargetCapacity": machines, "TargetCapacityUnitType": "units"}
+        gang["SingleAvailabilityZone"] = True
+        parts = (regions[s : s + _SCORED_REGIONS_A_CALL] for s in range(0, len(regions), _SCORED_REGIONS_A_CALL))
+        action, key = "GetSpotPlacementScores", "SpotPlacementScores"
         return [
-            row
-            for start in range(0, len(regions), _SCORED_REGIONS_A_CALL)
-            for row in self._all(
-                "ec2",
-                "GetSpotPlacementScores",
-                self.home,
-                "SpotPlacementScores",
-                InstanceTypes=list(names),
-                TargetCapacity=machines,
-                TargetCapacityUnitType="units",
-                SingleAvailabilityZone=True,
-                RegionNames=list(regions[start : start + _SCORED_REGIONS_A_CALL]),
-            )
+            row for part in parts for row in self._all("ec2", action, self.home, key, RegionNames=list(part), **gang)
         ]
 
     def block_offerings(self, region: str, name: str, machines: int, hours: int) -> Sequence[Mapping[str, Any]]:
@@ -262,7 +243,6 @@ class AwsClient:
             parameters[token_name] = token
 
     def _all(self, service: str, action: str, region: str, key: str, **parameters: Any) -> list[Any]:
-        """Return the rows of all pages, as :meth:`_pages` takes the parameters."""
         return [row for page in self._pages(service, action, region, key, **parameters) for row in page]
 
     def _listed(self, service: str, action: str, region: str, key: str, **parameters: Any) -> Sequence[Any]:

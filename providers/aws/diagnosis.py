@@ -8,10 +8,11 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from providers.aws.account import AccountAccess, OpenedAccount
+from providers.aws.account import AwsAccount
 from providers.aws.public import PublicFiles
+from providers.caller import Once
 from providers.errors import AccountNotUsedError, ProviderError
-from providers.protocol import CallCheck, Diagnosis
+from providers.protocol import CallCheck, Diagnosis, check_call
 from providers.session import Session
 
 _PRICE_LIST, _ADVISOR = "public price list", "public Spot Advisor file"
@@ -52,61 +53,48 @@ def _calls(now: datetime, queue_url: str | None) -> Iterator[_Call]:
         yield _Call("sqs", "ReceiveMessage", "interruption notices", receive)
 
 
-class _Examination:
-    """The results of the calls so far."""
-
-    def __init__(self) -> None:
-        self.checks: list[CallCheck] = []
-        self.latency: timedelta | None = None
-
-    def check(self, permission: str, needed_for: str, ask: Callable[[], float]) -> None:
-        try:
-            took = timedelta(seconds=ask())
-        except ProviderError as error:
-            self.checks.append(CallCheck(permission, needed_for, error))
-            return
-        self.checks.append(CallCheck(permission, needed_for, None))
-        self.latency = took if self.latency is None else min(self.latency, took)
-
-
-def diagnose(session: Session, access: AccountAccess, files: PublicFiles) -> Diagnosis:
+def diagnose(session: Session, account: Once[AwsAccount | ProviderError], files: PublicFiles) -> Diagnosis:
     """Return the diagnosis. Raises nothing.
 
     The clock comes from whatever answered, refusals too: a request from a clock that is far off is refused.
     """
-    examination = _Examination()
+    checks: list[CallCheck] = []
+    seconds: list[float] = []
+
+    def check(permission: str, needed_for: str, ask: Callable[[], float]) -> None:
+        checks.append(check_call(permission, needed_for, lambda: seconds.append(ask())))
+
     identity: str | None = None
     identity_error: ProviderError | None = None
     try:
-        opened = access.open()
+        opened = account.get()
     except ProviderError as error:
         opened = error
-    if isinstance(opened, OpenedAccount):
+    if isinstance(opened, AwsAccount):
         try:
             who = opened.client.identity()
             identity = f"{who.get('Arn')} (account {who.get('Account')})"
         except ProviderError as error:
             identity_error = error
-        examination.checks.append(CallCheck("sts:GetCallerIdentity", "who we are", identity_error))
+        checks.append(CallCheck("sts:GetCallerIdentity", "who we are", identity_error))
         for call in _calls(session.now, session.settings.options.get("notice_queue_url")):
             probe = partial(opened.client.probe, call.service, call.action, **call.parameters)
-            examination.check(call.permission, call.needed_for, probe)
+            check(call.permission, call.needed_for, probe)
     elif not isinstance(opened, AccountNotUsedError):
         identity_error = opened
-    examination.check(_PRICE_LIST, "on-demand prices without an account", files.probe_price_list)
-    examination.check(_ADVISOR, "interruption bands, and estimated spot prices without an account", files.probe_advisor)
+    check(_PRICE_LIST, "on-demand prices without an account", files.probe_price_list)
+    check(_ADVISOR, "interruption bands, and estimated spot prices without an account", files.probe_advisor)
     return Diagnosis(
         identity=identity,
         identity_error=identity_error,
-        checks=tuple(examination.checks),
+        checks=tuple(checks),
         clock_ahead=session.caller.clock_ahead(session.now),
-        latency=examination.latency,
-        sources=tuple(_sources(examination.checks, isinstance(opened, OpenedAccount))),
+        latency=timedelta(seconds=min(seconds)) if seconds else None,
+        sources=tuple(_sources(checks, isinstance(opened, AwsAccount))),
     )
 
 
 def _sources(checks: Iterable[CallCheck], account: bool) -> Iterator[str]:
-    """Yield what a refresh would add, given the calls that were answered."""
     works = {check.permission for check in checks if check.error is None}
     if {"ec2:DescribeRegions", "ec2:DescribeInstanceTypeOfferings", "pricing:GetProducts"} <= works:
         yield "on-demand prices per zone, from the Price List API"

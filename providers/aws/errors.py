@@ -22,6 +22,7 @@ from providers.errors import (
     ThrottledError,
     TransientError,
     UnreadableError,
+    index_words,
 )
 
 _CODES: Mapping[type[ProviderError], str] = {
@@ -68,10 +69,8 @@ _EXCEPTIONS: Mapping[type[ProviderError], str] = {
         RemoteDisconnected""",
 }
 
-BY_CODE: Mapping[str, type[ProviderError]] = {code: kind for kind, codes in _CODES.items() for code in codes.split()}
-BY_EXCEPTION: Mapping[str, type[ProviderError]] = {
-    name: kind for kind, names in _EXCEPTIONS.items() for name in names.split()
-}
+BY_CODE = index_words(_CODES)
+BY_EXCEPTION = index_words(_EXCEPTIONS)
 
 _CLOCK_CODES = frozenset({"RequestExpired", "RequestTimeTooSkewed"})
 _CLOCK = "set this machine's clock (it may differ from the cloud's by minutes), or renew the credentials"

@@ -10,13 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
 from providers.aws.inventory import InventoryClient
 from providers.aws.parse import inventory
 from providers.aws.parse.machines import find_zones_by_type, split_regions_by_status, zone_ids
+from providers.caller import PartialCalls
 from providers.errors import (
     CredentialsError,
     NotReachedError,
@@ -37,23 +37,16 @@ _PAUSE_S = 5.0
 _INSTANCE, _REQUEST, _GATEWAY, _ADDRESS = "i-", "sir-", "nat-", "eipalloc-"
 
 
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    """The call that ends one kind of resource, and its name for the id."""
-
-    action: str
-    parameter: str
-
-
-# The calls by prefix of the id. Resources that hold others come first.
-_ENDINGS: Mapping[str, _Ending] = MappingProxyType(
+# The calls that end each kind of resource, with their name for the id, by its prefix. Resources that hold others come
+# first.
+_ENDINGS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "lt-": _Ending("DeleteLaunchTemplate", "LaunchTemplateId"),
-        _GATEWAY: _Ending("DeleteNatGateway", "NatGatewayId"),
-        "vol-": _Ending("DeleteVolume", "VolumeId"),
-        "eni-": _Ending("DeleteNetworkInterface", "NetworkInterfaceId"),
-        _ADDRESS: _Ending("ReleaseAddress", "AllocationId"),
-        "sg-": _Ending("DeleteSecurityGroup", "GroupId"),
+        "lt-": ("DeleteLaunchTemplate", "LaunchTemplateId"),
+        _GATEWAY: ("DeleteNatGateway", "NatGatewayId"),
+        "vol-": ("DeleteVolume", "VolumeId"),
+        "eni-": ("DeleteNetworkInterface", "NetworkInterfaceId"),
+        _ADDRESS: ("ReleaseAddress", "AllocationId"),
+        "sg-": ("DeleteSecurityGroup", "GroupId"),
     }
 )
 _IN_USE = frozenset(
@@ -117,31 +110,31 @@ class AwsFleet(Fleet):
 
     def _list_region(self, region: str) -> tuple[list[CloudResource], list[PartialFailure]]:
         cloud, client = self.cloud, self._client
-        gaps: list[PartialFailure] = []
-        try:
-            machines, with_them = inventory.read_machines(cloud, region, *self._machines(region))
-        except ProviderError as error:
-            gaps.append(PartialFailure(f"machines in {region}", error))
-            if isinstance(error, _FATAL):
-                return [], gaps
-            machines, with_them = (), frozenset()
+        attempt = PartialCalls()
+        machines, with_them = attempt(
+            f"machines in {region}", lambda: inventory.read_machines(cloud, region, *self._machines(region))
+        ) or ((), frozenset())
+        if any(isinstance(gap.error, _FATAL) for gap in attempt.gaps):
+            return [], attempt.gaps
         found = list(machines)
+        tagged = partial(client.list_tagged, region)
         others: Mapping[str, Callable[[], Iterable[CloudResource]]] = {
-            "spot requests": lambda: inventory.read_requests(cloud, region, client.spot_requests(region), with_them),
-            "nat gateways": lambda: inventory.read_gateways(cloud, region, client.gateways(region)),
-            "elastic ips": lambda: inventory.read_addresses(cloud, region, client.addresses(region)),
-            "volumes": lambda: inventory.read_volumes(cloud, region, client.volumes(region), with_them),
+            "spot requests": lambda: inventory.read_requests(
+                cloud, region, tagged("DescribeSpotInstanceRequests", "SpotInstanceRequests"), with_them
+            ),
+            "nat gateways": lambda: inventory.read_gateways(
+                cloud, region, tagged("DescribeNatGateways", "NatGateways")
+            ),
+            "elastic ips": lambda: inventory.read_addresses(cloud, region, tagged("DescribeAddresses", "Addresses")),
+            "volumes": lambda: inventory.read_volumes(cloud, region, tagged("DescribeVolumes", "Volumes"), with_them),
             "network interfaces": lambda: inventory.read_interfaces(
-                cloud, region, client.interfaces(region), with_them
+                cloud, region, tagged("DescribeNetworkInterfaces", "NetworkInterfaces"), with_them
             ),
             "everything else": lambda: inventory.read_tagged(cloud, region, client.tagged(region)),
         }
         for subject, look in others.items():
-            try:
-                found += look()
-            except ProviderError as error:
-                gaps.append(PartialFailure(f"{subject} in {region}", error))
-        return found, gaps
+            found += attempt(f"{subject} in {region}", look) or ()
+        return found, attempt.gaps
 
     def _machines(self, region: str) -> tuple[Sequence[inventory.Row], Mapping[str, str]]:
         """Return instances, and ids of zones by name.
@@ -156,7 +149,6 @@ class AwsFleet(Fleet):
         return reservations, zones
 
     def _release(self, region: str, ids: Sequence[str]) -> Mapping[str, ProviderError | None]:
-        """Release resources of one region; return answers by id."""
         answers: dict[str, ProviderError | None] = {}
         machines = sorted({id_ for id_ in ids if id_.startswith(_INSTANCE)})
         for start in range(0, len(machines), _BATCH):
@@ -200,10 +192,10 @@ class AwsFleet(Fleet):
         except ProviderError:
             return
 
-    def _end(self, region: str, ending: _Ending, id_: str) -> None:
+    def _end(self, region: str, ending: tuple[str, str], id_: str) -> None:
         if id_.startswith(_ADDRESS) and self._client.in_use(region, id_):
             raise ProviderError(self.cloud, f"{id_} in {region}", code="InvalidIPAddress.InUse")
-        self._client.delete(region, ending.action, ending.parameter, id_)
+        self._client.delete(region, *ending, id_)
 
     def _end_with_retries(self, end: Callable[[], None], until: float) -> ProviderError | None:
         while True:

@@ -27,29 +27,11 @@ class InventoryClient(AwsClient):
         alive = {"Name": "instance-state-name", "Values": list(_ALIVE)}
         return self._all("ec2", "DescribeInstances", region, "Reservations", Filters=[_FILTER, alive], MaxResults=_PAGE)
 
-    def spot_requests(self, region: str) -> Sequence[Row]:
-        """Return spot requests in every state that EC2 still lists."""
-        return self._all(
-            "ec2", "DescribeSpotInstanceRequests", region, "SpotInstanceRequests", Filters=[_FILTER], MaxResults=_PAGE
-        )
-
-    def gateways(self, region: str) -> Sequence[Row]:
-        """Return NAT gateways; deleted ones stay listed for an hour."""
-        return self._all("ec2", "DescribeNatGateways", region, "NatGateways", Filters=[_FILTER], MaxResults=_PAGE)
-
-    def addresses(self, region: str) -> Sequence[Row]:
-        """Return elastic IPs. EC2 gives them all at once."""
-        return self._listed("ec2", "DescribeAddresses", region, "Addresses", Filters=[_FILTER])
-
-    def volumes(self, region: str) -> Sequence[Row]:
-        """Return EBS volumes."""
-        return self._all("ec2", "DescribeVolumes", region, "Volumes", Filters=[_FILTER], MaxResults=_PAGE)
-
-    def interfaces(self, region: str) -> Sequence[Row]:
-        """Return network interfaces."""
-        return self._all(
-            "ec2", "DescribeNetworkInterfaces", region, "NetworkInterfaces", Filters=[_FILTER], MaxResults=_PAGE
-        )
+    def list_tagged(self, region: str, action: str, key: str) -> Sequence[Row]:
+        """Return the rows of one of EC2's lists that carry the tag, in every state that EC2 still lists."""
+        # EC2 gives all elastic IPs at once.
+        paging = {} if action == "DescribeAddresses" else {"MaxResults": _PAGE}
+        return self._all("ec2", action, region, key, Filters=[_FILTER], **paging)
 
     def tagged(self, region: str) -> Sequence[Row]:
         """Return every tagged resource of the region, of any service, by ARN."""

@@ -15,13 +15,14 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pricing.places import Market
-from providers.aws.account import AccountAccess, OpenedAccount
+from providers.aws.account import AwsAccount, find_account
 from providers.aws.diagnosis import diagnose
 from providers.aws.parse.allowances import read_quotas, read_reservations
 from providers.aws.parse.machines import zone_ids
 from providers.aws.parse.stock import choose_scored_types, find_largest_gangs, read_block_hints, read_score_hints
 from providers.aws.public import PublicFiles
 from providers.aws.region_calls import WOULD_ADD, PublicCatalogue, RegionCalls
+from providers.caller import Once
 from providers.errors import NotForSaleError, RegionOffError
 from providers.protocol import (
     AccountAllowances,
@@ -53,15 +54,15 @@ class AwsProvider(Provider):
         self._session = session
         self._files = PublicFiles(cloud, session)
         self._catalogue = PublicCatalogue(cloud, session, self._files)
-        self._access = AccountAccess(cloud, session, self._files)
+        self._account = Once(partial(find_account, cloud, session, self._files))
 
     def scopes(self) -> Sequence[Scope]:
         """Return the regions that the account has enabled, or those of the public price list.
 
         Regions that the settings name are all included: fetching one that is disabled, or does not exist, says so.
         """
-        opened = self._access.open()
-        found = opened.account.regions() if isinstance(opened, OpenedAccount) else self._catalogue.regions()
+        opened = self._account.get()
+        found = opened.regions() if isinstance(opened, AwsAccount) else self._catalogue.regions()
         return [Scope(self.cloud, region) for region in sorted(set(self._session.settings.regions or found))]
 
     def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:
@@ -69,9 +70,9 @@ class AwsProvider(Provider):
 
         Without an account spot is estimated from the Spot Advisor's savings, which is weak.
         """
-        opened = self._access.open()
-        if isinstance(opened, OpenedAccount):
-            return opened.account.fetch(scope.region, history_since)
+        opened = self._account.get()
+        if isinstance(opened, AwsAccount):
+            return opened.fetch(scope.region, history_since)
         return self._catalogue.fetch(scope.region, opened)
 
     def stock(self, queries: Sequence[GangQuery]) -> Sequence[StockHint]:
@@ -83,10 +84,10 @@ class AwsProvider(Provider):
         On-demand: EC2 says nothing. Of two gangs of one type in one region the larger is asked for. Without an account:
         nothing.
         """
-        opened = self._access.open()
-        if not isinstance(opened, OpenedAccount) or not queries:
+        opened = self._account.get()
+        if not isinstance(opened, AwsAccount) or not queries:
             return ()
-        everywhere = () if all(gang.regions for gang in queries) else tuple(opened.account.regions())
+        everywhere = () if all(gang.regions for gang in queries) else tuple(opened.regions())
         hints = self._scores(opened.client, find_largest_gangs(queries, Market.SPOT, everywhere))
         return (*hints, *self._blocks(opened.client, find_largest_gangs(queries, Market.RESERVED, everywhere)))
 
@@ -95,8 +96,8 @@ class AwsProvider(Provider):
 
         Without an account there is only the partial failure.
         """
-        opened = self._access.open()
-        if not isinstance(opened, OpenedAccount):
+        opened = self._account.get()
+        if not isinstance(opened, AwsAccount):
             return AccountAllowances(gaps=(PartialFailure("quotas and reservations", opened, WOULD_ADD),))
         asked = tuple(sorted(set(regions))) or tuple(scope.region for scope in self.scopes())
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -109,7 +110,7 @@ class AwsProvider(Provider):
 
     def diagnose(self) -> Diagnosis:
         """Check each permission with one small call; those that would cost something as a dry run."""
-        return diagnose(self._session, self._access, self._files)
+        return diagnose(self._session, self._account, self._files)
 
     def _scores(self, client: AwsClient, gangs: Mapping[tuple[str, str], int]) -> tuple[StockHint, ...]:
         regions: dict[tuple[str, int], list[str]] = {}
@@ -134,12 +135,12 @@ class AwsProvider(Provider):
                 hints += read_block_hints(region, name, rows, zone_ids(client.zones(region)) if rows else {})
         return tuple(hints)
 
-    def _allowances_of(self, opened: OpenedAccount, region: str) -> AccountAllowances:
+    def _allowances_of(self, opened: AwsAccount, region: str) -> AccountAllowances:
         attempt = RegionCalls()
         quotas = attempt(f"quotas in {region}", lambda: opened.client.quotas(region)) or ()
         reservations = attempt(f"reservations in {region}", lambda: opened.client.reservations(region)) or ()
         return AccountAllowances(
-            quotas=read_quotas(self.cloud, region, quotas, opened.account.families()),
+            quotas=read_quotas(self.cloud, region, quotas, opened.families()),
             held=read_reservations(self.cloud, region, reservations),
             gaps=tuple(attempt.gaps),
         )

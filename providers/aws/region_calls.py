@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
-from typing import TypeVar
 
 from pricing.places import Market, Region, RegionId, make_unknown_region
 from providers.aws.parse import pricelist
@@ -13,38 +12,17 @@ from providers.aws.parse.advisor import SpotAdvice, read_advice
 from providers.aws.parse.machines import parse_region_index
 from providers.aws.parse.offers import build_estimated_spot_offers, build_on_demand_offers
 from providers.aws.public import PublicFiles
+from providers.caller import PartialCalls
 from providers.errors import CredentialsError, NotReachedError, PermissionDeniedError, ProviderError, RegionOffError
 from providers.protocol import FetchResult, PartialFailure
 from providers.session import Session
 
-T = TypeVar("T")
 
-# After one of these the next call to the same cloud fails as well.
-_FATAL = (CredentialsError, NotReachedError, RegionOffError)
-
-
-class RegionCalls:
-    """Make calls one after the other for one region; a failed call becomes a partial failure, earlier results stay."""
+class RegionCalls(PartialCalls):
+    """Make calls one after the other for one region, and judge what their partial failures mean for it."""
 
     def __init__(self) -> None:
-        self.gaps: list[PartialFailure] = []
-        self._fatal: ProviderError | None = None
-
-    def __call__(self, subject: str, ask: Callable[[], T], *, elsewhere: bool = False) -> T | None:
-        """Return what ``ask`` gives; None, and a partial failure, when it cannot be obtained.
-
-        ``elsewhere``: the call needs no account and no region, so that it is made even when these fail.
-        """
-        if self._fatal is not None and not elsewhere:
-            self.gaps.append(PartialFailure(subject, self._fatal))
-            return None
-        try:
-            return ask()
-        except ProviderError as error:
-            if isinstance(error, _FATAL) and not elsewhere:
-                self._fatal = error
-            self.gaps.append(PartialFailure(subject, error))
-            return None
+        super().__init__((CredentialsError, NotReachedError, RegionOffError))
 
     def failed(self, *subjects: str) -> bool:
         """Return whether any of ``subjects`` is a partial failure."""

@@ -159,7 +159,6 @@ class AzureAccount:
         return rows, f"{address}#{following}" if following else ""
 
     def _send(self, method: str, url: str, body: object = None) -> Any:
-        """Return the answer; raise an SDK error unless it reports success."""
         from azure.core.rest import HttpRequest
 
         pipeline = self._arm()

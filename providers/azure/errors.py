@@ -19,56 +19,37 @@ from providers.errors import (
     RegionOffError,
     ThrottledError,
     TransientError,
+    index_words,
 )
 
 _LOGIN = "sign in again: az login, or renew the secret or certificate of the service principal"
 _SUBSCRIPTION = "check the option `subscription`, and that this identity may see it: az account list"
 _REGISTER = "az provider register --namespace Microsoft.Compute"
 
-KINDS: Mapping[str, type[ProviderError]] = MappingProxyType(
+KINDS = index_words(
     {
-        "AuthenticationFailed": CredentialsError,
-        "AuthenticationFailedMissingToken": CredentialsError,
-        "ExpiredAuthenticationToken": CredentialsError,
-        "InvalidAuthenticationToken": CredentialsError,
-        "InvalidAuthenticationTokenAudience": CredentialsError,
-        "InvalidAuthenticationTokenTenant": CredentialsError,
-        "InvalidSubscriptionId": CredentialsError,
-        "SubscriptionNotFound": CredentialsError,
-        "AuthorizationFailed": PermissionDeniedError,
-        "DisallowedByPolicy": PermissionDeniedError,
-        "Forbidden": PermissionDeniedError,
-        "LinkedAuthorizationFailed": PermissionDeniedError,
-        "MissingSubscriptionRegistration": PermissionDeniedError,
-        "ReadOnlyDisabledSubscription": PermissionDeniedError,
-        "RequestDisallowedByAzure": PermissionDeniedError,
-        "RequestDisallowedByPolicy": PermissionDeniedError,
-        "InvalidLocation": RegionOffError,
-        "LocationNotAvailableForResourceType": RegionOffError,
-        "LocationNotSupported": RegionOffError,
-        "NoRegisteredProviderFound": RegionOffError,
-        # Azure gives this code for spot with no capacity left too, in the same words as for a size that it never had.
-        "SkuNotAvailable": NotForSaleError,
-        "NotAvailableForSubscription": NotForSaleError,
-        "AllocationFailed": NoCapacityError,
-        "OverconstrainedAllocationRequest": NoCapacityError,
-        "OverconstrainedZonalAllocationRequest": NoCapacityError,
-        "ZonalAllocationFailed": NoCapacityError,
-        "QuotaExceeded": QuotaError,
-        "ResourceCollectionRequestsThrottled": ThrottledError,
-        "ResourceRequestsThrottled": ThrottledError,
-        "SubscriptionRequestsThrottled": ThrottledError,
-        "TenantRequestsThrottled": ThrottledError,
-        "TooManyRequests": ThrottledError,
-        "BadGateway": TransientError,
-        "GatewayTimeout": TransientError,
-        "InternalError": TransientError,
-        "InternalExecutionError": TransientError,
-        "InternalServerError": TransientError,
-        "RetryableError": TransientError,
-        "ServerBusy": TransientError,
-        "ServerTimeout": TransientError,
-        "ServiceUnavailable": TransientError,
+        CredentialsError: """
+            AuthenticationFailed AuthenticationFailedMissingToken ExpiredAuthenticationToken InvalidAuthenticationToken
+            InvalidAuthenticationTokenAudience InvalidAuthenticationTokenTenant InvalidSubscriptionId
+            SubscriptionNotFound""",
+        PermissionDeniedError: """
+            AuthorizationFailed DisallowedByPolicy Forbidden LinkedAuthorizationFailed MissingSubscriptionRegistration
+            ReadOnlyDisabledSubscription RequestDisallowedByAzure RequestDisallowedByPolicy""",
+        RegionOffError: """
+            InvalidLocation LocationNotAvailableForResourceType LocationNotSupported NoRegisteredProviderFound""",
+        # Azure gives SkuNotAvailable for spot with no capacity left too, in the same words as for a size that it never
+        # had.
+        NotForSaleError: "SkuNotAvailable NotAvailableForSubscription",
+        NoCapacityError: """
+            AllocationFailed OverconstrainedAllocationRequest OverconstrainedZonalAllocationRequest
+            ZonalAllocationFailed""",
+        QuotaError: "QuotaExceeded",
+        ThrottledError: """
+            ResourceCollectionRequestsThrottled ResourceRequestsThrottled SubscriptionRequestsThrottled
+            TenantRequestsThrottled TooManyRequests""",
+        TransientError: """
+            BadGateway GatewayTimeout InternalError InternalExecutionError InternalServerError RetryableError ServerBusy
+            ServerTimeout ServiceUnavailable""",
     }
 )
 

@@ -8,17 +8,18 @@ be used again, so that the tag of a resource is checked before it is deleted.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
-from providers.azure.calls import AzureCalls, Row
+from providers.azure.calls import AzureCalls
 from providers.azure.client import TokenSource
-from providers.azure.inventory import InventoryAccount
+from providers.azure.inventory import DELETE_MEMBER, InventoryAccount
 from providers.azure.parse import inventory
 from providers.azure.parse.inventory import group_path
+from providers.caller import PartialCalls
 from providers.errors import AccountNotUsedError, CredentialsError, ProviderError
 from providers.fleet import RELEASE_BY_HAND, CloudResource, Fleet, FleetListing, sort_resources
-from providers.protocol import PartialFailure
 from providers.session import Session
 
 _AT_ONCE = 16
@@ -42,21 +43,17 @@ class AzureFleet(Fleet):
 
     def found(self, regions: Sequence[str]) -> FleetListing:
         self._check_account()
-        cloud, gaps = self.cloud, _PartialFailures()
-        groups = inventory.read_groups(cloud, gaps.or_none("resource groups", self._account.groups))
+        cloud, attempt = self.cloud, PartialCalls()
+        groups = inventory.read_groups(cloud, attempt("resource groups", self._account.groups) or ())
         found = list(groups.values())
-        found += inventory.read_machines(cloud, gaps.or_none("virtual machines", self._account.machines), groups)
-        for scale_set in inventory.select_tagged_sets(gaps.or_none("scale sets", self._account.scale_sets)):
-            try:
-                rows = self._account.members(str(scale_set["id"]))
-            except ProviderError as error:
-                gaps.gaps.append(PartialFailure(f"machines of the scale set {scale_set.get('name', '')}", error))
-                continue
+        found += inventory.read_machines(cloud, attempt("virtual machines", self._account.machines) or (), groups)
+        for scale_set in inventory.select_tagged_sets(attempt("scale sets", self._account.scale_sets) or ()):
+            subject = f"machines of the scale set {scale_set.get('name', '')}"
+            rows = attempt(subject, partial(self._account.members, str(scale_set["id"]))) or ()
             placed = ({"location": scale_set.get("location", ""), **row} for row in rows)
             found += inventory.read_members(cloud, scale_set, placed, groups)
-        return FleetListing(
-            sort_resources(one for one in found if not regions or one.region in regions), tuple(gaps.gaps)
-        )
+        here = (one for one in found if not regions or one.region in regions)
+        return FleetListing(sort_resources(here), tuple(attempt.gaps))
 
     def release(self, resources: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
         if not resources:
@@ -96,7 +93,7 @@ class AzureFleet(Fleet):
             row, end = self._account.group(id_), self._account.end_group
         elif machine["set"]:
             scale_set = id_[: id_.lower().rindex("/virtualmachines/")]
-            row, end = self._account.scale_set(scale_set), self._account.end_member
+            row, end = self._account.scale_set(scale_set), partial(self._account.end_machine, permission=DELETE_MEMBER)
         else:
             row, end = self._account.machine(id_), self._account.end_machine
         if inventory.attempt_of(row) != attempt:
@@ -104,21 +101,6 @@ class AzureFleet(Fleet):
             raise ProviderError(self.cloud, what, remedy="look again: the name is something else's by now")
         if not inventory.is_going(row):
             end(id_)
-
-
-class _PartialFailures:
-    """Collect the partial failures."""
-
-    def __init__(self) -> None:
-        self.gaps: list[PartialFailure] = []
-
-    def or_none(self, subject: str, ask: Callable[[], Iterable[Row]]) -> Iterable[Row]:
-        """Return what ``ask`` gives; nothing, and a partial failure, when it cannot be obtained."""
-        try:
-            return ask()
-        except ProviderError as error:
-            self.gaps.append(PartialFailure(subject, error))
-            return ()
 
 
 def _machine(id_: str) -> re.Match[str] | None:

@@ -70,16 +70,9 @@ class InventoryAccount(AzureAccount):
         """Order the deletion of a resource group with all that is in it."""
         self._end(id_, {**_GROUPS, "forceDeletionTypes": _FORCED_KINDS}, DELETE_GROUP)
 
-    def end_machine(self, id_: str) -> None:
-        """Order the deletion of a machine that is not in a scale set.
-
-        Its disk stays, unless it was made to go with it.
-        """
-        self._end(id_, {**_COMPUTE, "forceDeletion": "true"}, DELETE_MACHINE)
-
-    def end_member(self, id_: str) -> None:
-        """Order the deletion of a machine of a scale set."""
-        self._end(id_, {**_COMPUTE, "forceDeletion": "true"}, DELETE_MEMBER)
+    def end_machine(self, id_: str, permission: str = DELETE_MACHINE) -> None:
+        """Order the deletion of a machine; its disk stays, unless it was made to go with it."""
+        self._end(id_, {**_COMPUTE, "forceDeletion": "true"}, permission)
 
     def _single(self, id_: str, parts: Mapping[str, str], permission: str) -> Row:
         subject = id_.rpartition("/")[2]

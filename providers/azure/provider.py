@@ -9,8 +9,7 @@ machine only, as Scheduled Events.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -24,6 +23,7 @@ from providers.azure.parse.evictions import EvictionRates, read_eviction_rates, 
 from providers.azure.parse.prices import read_prices
 from providers.azure.parse.region import RegionContext, read_locations, read_points, read_region
 from providers.azure.parse.skus import SkuList, build_machine, read_skus
+from providers.caller import Once
 from providers.errors import AccountNotUsedError, CredentialsError, ProviderError, RegionOffError
 from providers.protocol import (
     AccountAllowances,
@@ -35,6 +35,7 @@ from providers.protocol import (
     Provider,
     Quota,
     Scope,
+    check_call,
 )
 from providers.session import Session
 
@@ -63,8 +64,7 @@ class AzureProvider(Provider):
         self._retail = RetailPrices(self._calls)
         self._account = client.AzureAccount(self._calls, credential)
         self._skus: dict[str, SkuList] = {}
-        self._rates_lock = threading.Lock()
-        self._rates: list[Row] | ProviderError | None = None
+        self._rates = Once(self._rate_rows)
         self._unseen_regions: tuple[PartialFailure, ...] = ()
 
     def scopes(self) -> Sequence[Scope]:
@@ -110,7 +110,7 @@ class AzureProvider(Provider):
 
     def diagnose(self) -> Diagnosis:
         region = min(self._session.settings.regions or self._known_regions() or {"eastus"})
-        checks = [_check(_PUBLIC, "prices", lambda: self._retail.prices(region, _ONE_SIZE))]
+        checks = [check_call(_PUBLIC, "prices", lambda: self._retail.prices(region, _ONE_SIZE))]
         identity, identity_error = None, None
         if self._session.settings.credentials and not self._account.subscription:
             identity_error = self._no_account(_ZONES).error
@@ -148,24 +148,19 @@ class AzureProvider(Provider):
 
     def _try_rates(self, region: str) -> tuple[EvictionRates, tuple[PartialFailure, ...]]:
         """Return the region's eviction rates, or why there are none; that there is no account is said already."""
-        rows = self._rate_rows() if self._account.subscription else []
-        if isinstance(rows, ProviderError):
-            return read_eviction_rates((), region), (PartialFailure(_RATES, rows, _WITH_RATES),)
-        return read_eviction_rates(rows, region), ()
+        try:
+            return read_eviction_rates(self._rates.get() if self._account.subscription else (), region), ()
+        except ProviderError as error:
+            return read_eviction_rates((), region), (PartialFailure(_RATES, error, _WITH_RATES),)
 
-    def _rate_rows(self) -> list[Row] | ProviderError:
-        """Return the rates of all regions asked for, or the error: one query serves, and fails, for all of them."""
-        with self._rates_lock:
-            if self._rates is None:
-                try:
-                    self._rates = self._account.eviction_rates(self._session.settings.regions)
-                except ProviderError as error:
-                    self._rates = error
-            if isinstance(self._rates, list) and not self._rates:
-                what = "the table SpotResources of Azure Resource Graph has no rows for this identity"
-                remedy = f"grant {client.READ_GRAPH} on the subscription: providers/azure/role.json lists all"
-                self._rates = ProviderError(self.cloud, what, remedy=remedy)
-            return self._rates
+    def _rate_rows(self) -> list[Row]:
+        """Return the rates of all regions asked for: one query serves, and fails, for all of them."""
+        rows = self._account.eviction_rates(self._session.settings.regions)
+        if not rows:
+            what = "the table SpotResources of Azure Resource Graph has no rows for this identity"
+            remedy = f"grant {client.READ_GRAPH} on the subscription: providers/azure/role.json lists all"
+            raise ProviderError(self.cloud, what, remedy=remedy)
+        return rows
 
     def _no_account(self, subject: str) -> PartialFailure:
         error: ProviderError
@@ -221,15 +216,17 @@ class AzureProvider(Provider):
 
     def _account_checks(self, region: str) -> Iterable[CallCheck]:
         account = self._account
-        yield _check(client.READ_LOCATIONS, "regions newer than the price book", account.locations)
-        yield _check(client.READ_SKUS, _ZONES, lambda: account.skus(region))
-        yield _check(client.READ_GRAPH, _RATES, lambda: account.eviction_rates((region,)))
-        yield _check(client.READ_USAGES, "quotas", lambda: account.usages(region))
+        yield check_call(client.READ_LOCATIONS, "regions newer than the price book", account.locations)
+        yield check_call(client.READ_SKUS, _ZONES, lambda: account.skus(region))
+        yield check_call(client.READ_GRAPH, _RATES, lambda: account.eviction_rates((region,)))
+        yield check_call(client.READ_USAGES, "quotas", lambda: account.usages(region))
         groups: list[dict[str, object]] = []
-        yield _check(client.READ_GROUPS, "capacity reservations", lambda: groups.extend(account.reservation_groups()))
+        yield check_call(
+            client.READ_GROUPS, "capacity reservations", lambda: groups.extend(account.reservation_groups())
+        )
         if groups:
             place = place_of(groups[0])
-            yield _check(client.READ_RESERVATIONS, "machines in reservations", lambda: account.reservations(*place))
+            yield check_call(client.READ_RESERVATIONS, "machines in reservations", lambda: account.reservations(*place))
 
     def _sources(self, checks: Iterable[CallCheck]) -> tuple[str, ...]:
         works = {check.permission for check in checks if check.error is None}
@@ -246,11 +243,3 @@ class AzureProvider(Provider):
             sources.append("eviction rates by region and machine type from Azure Resource Graph")
         sources.append("no stock and no notices: Azure tells of interruptions inside the machine only")
         return tuple(sources)
-
-
-def _check(permission: str, needed_for: str, call: Callable[[], object]) -> CallCheck:
-    try:
-        call()
-    except ProviderError as error:
-        return CallCheck(permission, needed_for, error)
-    return CallCheck(permission, needed_for, None)

@@ -24,7 +24,7 @@ from google.auth.transport.requests import AuthorizedSession, Request
 from google.cloud import compute_v1
 from google.protobuf import json_format
 
-from providers.caller import parse_http_date
+from providers.caller import Once, parse_http_date
 from providers.errors import AccountNotUsedError, CredentialsError, ProviderError, UnreadableError
 from providers.gcp import permissions
 from providers.gcp.errors import to_error
@@ -72,7 +72,7 @@ class GcpClient:
         self._cloud = cloud
         self._session = session
         self._lock = threading.Lock()
-        self._identity: GoogleIdentity | ProviderError | None = None
+        self._identity = Once(self._find_identity)
         self._clients: dict[type, Any] = {}
         self._catalogue: AuthorizedSession | None = None
         self.fastest: timedelta | None = None
@@ -83,13 +83,7 @@ class GcpClient:
 
         The order is environment, gcloud's login, the machine's service account.
         """
-        with self._lock:
-            if self._identity is None:
-                self._identity = self._find_identity()
-            identity = self._identity
-        if isinstance(identity, ProviderError):
-            raise identity.with_traceback(None)
-        return identity
+        return self._identity.get()
 
     def regions(self) -> list[Row]:
         """Return all regions of the project, with their zones and quotas."""
@@ -283,10 +277,10 @@ class GcpClient:
         if date is not None:
             self._session.caller.heard(date)
 
-    def _find_identity(self) -> GoogleIdentity | ProviderError:
+    def _find_identity(self) -> GoogleIdentity:
         settings = self._session.settings
         if not settings.credentials:
-            return AccountNotUsedError(self._cloud, "Google Cloud itself shows no prices without it")
+            raise AccountNotUsedError(self._cloud, "Google Cloud itself shows no prices without it")
         project = settings.options.get("project", "")
         try:
             urls = [find_endpoint(self._cloud, service, settings) for service in permissions.ENDPOINTS]
@@ -298,10 +292,11 @@ class GcpClient:
                 quota_project_id=settings.options.get("quota_project"),
             )
             return _make_identity(self._cloud, _name(credentials), project or own or "", credentials)
-        except ProviderError as error:
-            return error
+        except ProviderError:
+            raise
         except Exception as error:
-            return to_error(self._cloud, describe_failure(error, permissions.REGIONS, "google.auth.default"))
+            failure = describe_failure(error, permissions.REGIONS, "google.auth.default")
+            raise to_error(self._cloud, failure) from None
 
 
 def _find_method(call: ApiCall) -> tuple[type, str, type]:
@@ -313,11 +308,11 @@ def _find_method(call: ApiCall) -> tuple[type, str, type]:
     return getattr(compute_v1, f"{noun}Client"), method, getattr(compute_v1, f"{verb}{subject}Request")
 
 
-def _make_identity(cloud: str, name: str, project: str, credentials: Any) -> GoogleIdentity | ProviderError:
+def _make_identity(cloud: str, name: str, project: str, credentials: Any) -> GoogleIdentity:
     if project:
         return GoogleIdentity(name, project, credentials)
     remedy = "name it as option `project` of this cloud in the clouds file, or in GOOGLE_CLOUD_PROJECT"
-    return CredentialsError(cloud, "no Google Cloud project is named", none_found=True, remedy=remedy)
+    raise CredentialsError(cloud, "no Google Cloud project is named", none_found=True, remedy=remedy)
 
 
 def _anonymous() -> Any:

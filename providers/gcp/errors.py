@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -70,29 +70,94 @@ WITHOUT_ACCOUNT = (
     "(SkyPilot's prices machines and accelerators apart)"
 )
 
-_THROTTLED = frozenset(
-    {"rateLimitExceeded", "userRateLimitExceeded", "concurrentLimitExceeded", "RATE_LIMIT_EXCEEDED"}
-    | {"RESOURCE_EXHAUSTED", "OPERATION_RATE_EXCEEDED", "RESOURCE_OPERATION_RATE_EXCEEDED"}
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """The error that some of Google's words mean, with what it adds to the subject, its remedy and its permission."""
+
+    kind: type[ProviderError]
+    words: frozenset[str] = frozenset()
+    more: str = ""
+    remedy: str = ""
+    permission: str = ""
+
+
+_CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
+_REGION_OFF = _Meaning(
+    RegionOffError,
+    frozenset({"LOCATION_POLICY_VIOLATED", "locationPolicyViolated", "LOCATION_NOT_AVAILABLE"}),
+    remedy="ask for access to the region in the project",
 )
-_QUOTA = frozenset({"quotaExceeded", "QUOTA_EXCEEDED", "dailyLimitExceeded", "limitExceeded"})
-_SIGNED_OUT = frozenset(
-    {"authError", "required", "UNAUTHENTICATED", "ACCESS_TOKEN_EXPIRED", "ACCESS_TOKEN_TYPE_UNSUPPORTED"}
-    | {"CREDENTIALS_MISSING", "ACCOUNT_STATE_INVALID", "invalidCredentials", "expired", "invalid_grant"}
+_SIGNED_OUT = _Meaning(
+    CredentialsError,
+    frozenset({"authError", "required", "UNAUTHENTICATED", "ACCESS_TOKEN_EXPIRED", "ACCESS_TOKEN_TYPE_UNSUPPORTED"})
+    | {"CREDENTIALS_MISSING", "ACCOUNT_STATE_INVALID", "invalidCredentials", "expired", "invalid_grant"},
+    ": the token is not accepted",
+    SIGN_IN,
 )
-_API_OFF = frozenset({"accessNotConfigured", "SERVICE_DISABLED", "API_DISABLED"})
-_NO_BILLING = frozenset({"BILLING_DISABLED", "billingNotEnabled"})
-_SCOPE = frozenset({"ACCESS_TOKEN_SCOPE_INSUFFICIENT", "insufficientScopes"})
-_FORBIDDEN = frozenset(
-    {"forbidden", "insufficientPermissions", "PERMISSION_DENIED", "IAM_PERMISSION_DENIED", "USER_PROJECT_DENIED"}
+_THROTTLED = _Meaning(
+    ThrottledError,
+    frozenset({"rateLimitExceeded", "userRateLimitExceeded", "concurrentLimitExceeded", "RATE_LIMIT_EXCEEDED"})
+    | {"RESOURCE_EXHAUSTED", "OPERATION_RATE_EXCEEDED", "RESOURCE_OPERATION_RATE_EXCEEDED"},
 )
-_EXHAUSTED = frozenset(
-    {"ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "STOCKOUT"}
-    | {"REGION_RESOURCE_POOL_EXHAUSTED", "resourcePoolExhausted", "insufficientCapacity"}
+_FORBIDDEN = _Meaning(
+    PermissionDeniedError,
+    frozenset({"forbidden", "insufficientPermissions", "PERMISSION_DENIED", "IAM_PERMISSION_DENIED"})
+    | {"USER_PROJECT_DENIED"},
+    remedy="grant {failure.permission} (providers/gcp/{failure.role} holds all of them)",
+    permission="{failure.permission}",
 )
-_REGION_OFF = frozenset({"LOCATION_POLICY_VIOLATED", "locationPolicyViolated", "LOCATION_NOT_AVAILABLE"})
-_TRANSIENT = frozenset(
-    {"backendError", "internalError", "INTERNAL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "serverError"}
+_TRANSIENT = _Meaning(
+    TransientError,
+    frozenset({"backendError", "internalError", "INTERNAL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED"})
+    | {"serverError"},
 )
+_NOT_FOR_SALE, _OTHER = _Meaning(NotForSaleError), _Meaning(ProviderError)
+# The first match wins: a 403 may say both "forbidden" and that the API is off.
+_MEANINGS = (
+    _Meaning(
+        NoCapacityError,
+        frozenset({"ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "STOCKOUT"})
+        | {"REGION_RESOURCE_POOL_EXHAUSTED", "resourcePoolExhausted", "insufficientCapacity"},
+    ),
+    _Meaning(
+        PermissionDeniedError,
+        frozenset({"accessNotConfigured", "SERVICE_DISABLED", "API_DISABLED"}),
+        ": {failure.api} is not switched on in the project",
+        "gcloud services enable {failure.api}",
+    ),
+    _Meaning(
+        PermissionDeniedError,
+        frozenset({"BILLING_DISABLED", "billingNotEnabled"}),
+        ": the project has no billing account",
+        "link a billing account",
+    ),
+    _Meaning(
+        PermissionDeniedError,
+        frozenset({"ACCESS_TOKEN_SCOPE_INSUFFICIENT", "insufficientScopes"}),
+        remedy=f"sign in again with the scope {_CLOUD_PLATFORM}",
+        permission=_CLOUD_PLATFORM,
+    ),
+    _REGION_OFF,
+    _SIGNED_OUT,
+    _Meaning(
+        QuotaError,
+        frozenset({"quotaExceeded", "QUOTA_EXCEEDED", "dailyLimitExceeded", "limitExceeded"}),
+        remedy="ask for more quota in the project",
+    ),
+    _THROTTLED,
+    _FORBIDDEN,
+    _TRANSIENT,
+)
+_BY_STATUS = {
+    401: _SIGNED_OUT,
+    403: _FORBIDDEN,
+    404: _NOT_FOR_SALE,
+    408: _TRANSIENT,
+    409: _TRANSIENT,
+    410: _NOT_FOR_SALE,
+    429: _THROTTLED,
+}
 _LOCATION = re.compile(r"on '?locations/|[Uu]nknown (zone|region)\b|/(zones|regions)/[a-z0-9-]+'? was not found")
 
 
@@ -141,12 +206,13 @@ def to_error(cloud: str, failure: GcpFailure) -> ProviderError:
     if failure.kind is not FailureKind.ANSWER:
         return _unanswered(cloud, failure, code)
     if failure.status in (400, 403, 404) and _LOCATION.search(failure.message):
-        return _region_off(cloud, failure, code)
-    for words, make in _TABLE:
-        found = next((word for word in failure.codes if word in words), "")
+        return _make(cloud, failure, _REGION_OFF, code)
+    for meaning in _MEANINGS:
+        found = next((word for word in failure.codes if word in meaning.words), "")
         if found:
-            return make(cloud, failure, found)
-    return _by_status(cloud, failure, code)
+            return _make(cloud, failure, meaning, found)
+    unknown = _TRANSIENT if failure.status >= 500 else _OTHER
+    return _make(cloud, failure, _BY_STATUS.get(failure.status, unknown), code)
 
 
 def _unanswered(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
@@ -169,86 +235,14 @@ def _unanswered(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
             return ProviderError(cloud, subject, code=code)
 
 
-def _by_status(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
-    status = failure.status
-    if status == 401:
-        return _signed_out(cloud, failure, code)
-    if status == 403:
-        return _forbidden(cloud, failure, code)
-    if status in (404, 410):
-        return NotForSaleError(cloud, failure.subject, code=code)
-    if status == 429:
-        return _throttled(cloud, failure, code)
-    if status in (408, 409) or status >= 500:
-        return _transient(cloud, failure, code)
-    return ProviderError(cloud, failure.subject, code=code)
-
-
-def _throttled(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
+def _make(cloud: str, failure: GcpFailure, meaning: _Meaning, code: str) -> ProviderError:
+    what = failure.subject + meaning.more.format(failure=failure)
     wait = parse_retry_after(failure.retry_after, failure.date)
-    return ThrottledError(cloud, failure.subject, retry_after_s=wait, code=code)
-
-
-def _transient(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
-    wait = parse_retry_after(failure.retry_after, failure.date)
-    if wait is not None:  # A 503 that says when to come back is treated as a 429.
-        return ThrottledError(cloud, failure.subject, retry_after_s=wait, code=code)
-    return TransientError(cloud, failure.subject, code=code)
-
-
-def _signed_out(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
-    return CredentialsError(cloud, f"{failure.subject}: the token is not accepted", code=code, remedy=SIGN_IN)
-
-
-def _forbidden(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
-    hint = f"(providers/gcp/{failure.role} holds all of them)"
-    remedy = f"grant {failure.permission} {hint}" if failure.permission else ""
-    return PermissionDeniedError(cloud, failure.subject, permission=failure.permission, code=code, remedy=remedy)
-
-
-def _api_off(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
-    remedy = f"gcloud services enable {failure.api}"
-    return PermissionDeniedError(
-        cloud, f"{failure.subject}: {failure.api} is not switched on in the project", code=code, remedy=remedy
-    )
-
-
-def _no_billing(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
-    return PermissionDeniedError(
-        cloud, f"{failure.subject}: the project has no billing account", code=code, remedy="link a billing account"
-    )
-
-
-def _scope(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
-    remedy = "sign in again with the scope https://www.googleapis.com/auth/cloud-platform"
-    return PermissionDeniedError(
-        cloud, failure.subject, permission="https://www.googleapis.com/auth/cloud-platform", code=code, remedy=remedy
-    )
-
-
-def _region_off(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
-    return RegionOffError(cloud, failure.subject, code=code, remedy="ask for access to the region in the project")
-
-
-def _quota(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
-    return QuotaError(cloud, failure.subject, code=code, remedy="ask for more quota in the project")
-
-
-def _exhausted(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
-    return NoCapacityError(cloud, failure.subject, code=code)
-
-
-_Make = Callable[[str, GcpFailure, str], ProviderError]
-# The first match wins: a 403 may say both "forbidden" and that the API is off.
-_TABLE: tuple[tuple[frozenset[str], _Make], ...] = (
-    (_EXHAUSTED, _exhausted),
-    (_API_OFF, _api_off),
-    (_NO_BILLING, _no_billing),
-    (_SCOPE, _scope),
-    (_REGION_OFF, _region_off),
-    (_SIGNED_OUT, _signed_out),
-    (_QUOTA, _quota),
-    (_THROTTLED, _throttled),
-    (_FORBIDDEN, _forbidden),
-    (_TRANSIENT, _transient),
-)
+    # A 503 that says when to come back is treated as a 429.
+    if meaning.kind is ThrottledError or (meaning.kind is TransientError and wait is not None):
+        return ThrottledError(cloud, what, retry_after_s=wait, code=code)
+    permission = meaning.permission.format(failure=failure)
+    remedy = "" if meaning.permission and not permission else meaning.remedy.format(failure=failure)
+    if meaning.kind is PermissionDeniedError:
+        return PermissionDeniedError(cloud, what, permission=permission, code=code, remedy=remedy)
+    return meaning.kind(cloud, what, code=code, remedy=remedy)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from providers.caller import PartialCalls
 from providers.errors import ProviderError, TransientError
 from providers.fleet import ATTEMPT_TAG, RELEASE_BY_HAND, CloudResource, Fleet, FleetListing, sort_resources
 from providers.gcp import inventory, permissions
@@ -61,7 +62,7 @@ class GcpFleet(Fleet):
         _ = client.identity  # Raises when there is no account or project to ask.
         with_machines: frozenset[str] = frozenset()
         found: list[CloudResource] = []
-        gaps: list[PartialFailure] = []
+        attempt = PartialCalls()
 
         def machines() -> tuple[Iterable[CloudResource], Sequence[str]]:
             nonlocal with_machines
@@ -85,18 +86,16 @@ class GcpFleet(Fleet):
             "placement policies": lambda: self._named("placement policy", permissions.POLICIES, "resource_policies"),
         }
         for subject, list_some in lists.items():
-            try:
-                some, silent = list_some()
-            except ProviderError as error:
-                gaps.append(PartialFailure(subject, error))
-                continue
+            some, silent = attempt(subject, list_some) or ((), ())
             found += some
-            gaps += [
+            attempt.gaps += [
                 PartialFailure(f"{subject} in {place}", TransientError(cloud, f"{place} did not answer"))
                 for place in silent
             ]
         wanted = {"", *regions}
-        return FleetListing(sort_resources(one for one in found if not regions or one.region in wanted), tuple(gaps))
+        return FleetListing(
+            sort_resources(one for one in found if not regions or one.region in wanted), tuple(attempt.gaps)
+        )
 
     def release(self, resources: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
         if not resources:
@@ -152,7 +151,6 @@ class GcpFleet(Fleet):
             raise to_error(self.cloud, failure)
 
     def _pause(self, until: float) -> bool:
-        """Wait a moment; return False when there is no more time."""
         if time.monotonic() >= until:
             return False
         try:

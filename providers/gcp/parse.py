@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
 from typing import Any
 
 from pricing.book import PriceBook
-from pricing.machines import Machine
+from pricing.machines import Accelerator, Machine, make_undescribed_machine
 from pricing.money import UsdPerHour, divide_half_even
 from pricing.offers import Offer
 from pricing.places import Market
 from providers.gcp.series import ACCELERATORS, FRACTION, LOCAL_SSD_PARTITION_GIB, MachineSeries, find_series, is_sold
 from providers.gcp.skus import BilledComponent, BilledPart, SkuTable
-from providers.protocol import DroppedRow
+from providers.protocol import DroppedRow, FetchResult
 
 SOURCE = "Google Cloud Billing catalogue, summed by component"
 MACHINE_SOURCE = "Google Compute Engine machineTypes.list"
@@ -28,27 +28,17 @@ _WITHDRAWN = frozenset({"OBSOLETE", "DELETED"})
 class GcpMachineType:
     """One machine type as the API describes it.
 
-    ``local_ssd_gib`` is None where it does not say. ``accelerator`` is the price book's name.
+    ``local_ssd_gib`` is None where it does not say. ``accelerator`` is the price book's.
     """
 
     name: str
     series: MachineSeries
     guest_accelerator: str
-    accelerator: str
+    accelerator: Accelerator
     count: int
     vcpus: int
     memory_mib: int
     local_ssd_gib: int | None
-
-
-@dataclass(frozen=True)
-class RegionOffers:
-    """The offers of a region. ``doubtful``: markets in which a price exists that could not be used."""
-
-    offers: tuple[Offer, ...]
-    machines: tuple[Machine, ...]
-    dropped: tuple[DroppedRow, ...]
-    doubtful: frozenset[Market]
 
 
 def read_machine_type(row: Mapping[str, Any], cloud: str, book: PriceBook) -> GcpMachineType | str:
@@ -65,8 +55,8 @@ def read_machine_type(row: Mapping[str, Any], cloud: str, book: PriceBook) -> Gc
     if len(kinds) != 1 or kinds[0][1] < 1 or vcpus < 1 or memory < 1:
         return "a field that cannot be read"
     guest, count = kinds[0]
-    accelerator = ACCELERATORS.get(guest)
-    if accelerator is None or book.accelerator(accelerator) is None:
+    accelerator = book.accelerator(ACCELERATORS.get(guest, ""))
+    if accelerator is None:
         return "an accelerator that the price book does not know"
     if FRACTION.search(row.get("description", "")):
         return "holds part of an accelerator"
@@ -74,7 +64,7 @@ def read_machine_type(row: Mapping[str, Any], cloud: str, book: PriceBook) -> Gc
     if series is None:
         return "a series whose billing is not known"
     known = book.machine(cloud, name)
-    if known is not None and (known.accelerator, known.accelerator_count) != (accelerator, count):
+    if known is not None and (known.accelerator, known.accelerator_count) != (accelerator.name, count):
         return "other accelerators than the price book has for it"
     return GcpMachineType(name, series, guest, accelerator, count, vcpus, memory, local)
 
@@ -86,11 +76,12 @@ def find_offers(
     table: SkuTable,
     book: PriceBook,
     today: date,
-) -> RegionOffers:
+) -> tuple[FetchResult, frozenset[Market]]:
     """Return offers of a region: one for each zone that lists the machine type, all at the region's price.
 
     There is one per zone and not one per region, since a plan must not place a gang in a zone that lacks the type; with
-    stock unknown, zones of one price are equal to the planner and cost it nothing.
+    stock unknown, zones of one price are equal to the planner and cost it nothing. Beside them stand the markets in
+    which a price exists that could not be used.
     """
     offers: list[Offer] = []
     dropped: dict[DroppedRow, None] = {}
@@ -114,21 +105,21 @@ def find_offers(
                     )
                     if faulty and is_sold(machine_type.series, machine_type.count, market):
                         doubtful.add(market)
-                found = prices[key]
-                if isinstance(found, str):
-                    dropped[DroppedRow(f"{region}/{machine_type.name}/{market}", found)] = None
+                price = prices[key]
+                if isinstance(price, str):
+                    dropped[DroppedRow(f"{region}/{machine_type.name}/{market}", price)] = None
                     continue
                 if known is None:
-                    machines[machine_type.name] = build_new_machine(cloud, machine_type, book, today)
+                    machines[machine_type.name] = build_new_machine(cloud, machine_type, today)
                 offers.append(
-                    Offer(cloud, region, zone, machine_type.name, market, found, SOURCE, today, price_basis=PRICE_BASIS)
+                    Offer(cloud, region, zone, machine_type.name, market, price, SOURCE, today, price_basis=PRICE_BASIS)
                 )
-    return RegionOffers(
-        tuple(sorted(offers, key=lambda o: o.key)),
-        tuple(machines[name] for name in sorted(machines)),
-        (*dropped, *table.dropped(region)),
-        frozenset(doubtful),
+    found = FetchResult(
+        offers=tuple(sorted(offers, key=lambda o: o.key)),
+        machines=tuple(machines[name] for name in sorted(machines)),
+        dropped=(*dropped, *table.dropped(region)),
     )
+    return found, frozenset(doubtful)
 
 
 def list_components(
@@ -167,29 +158,17 @@ def compute_price(
     return UsdPerHour(divide_half_even(total.numerator, total.denominator))
 
 
-def build_new_machine(cloud: str, machine_type: GcpMachineType, book: PriceBook, today: date) -> Machine:
-    """Return a machine that the book does not know yet.
-
-    Its network is unknown, since the API does not state it.
-    """
-    accelerator = book.accelerator(machine_type.accelerator)
-    memory = 0 if accelerator is None else accelerator.memory_gib
-    return Machine(
-        cloud=cloud,
-        instance_type=machine_type.name,
-        accelerator=machine_type.accelerator,
-        accelerator_count=machine_type.count,
-        accelerator_memory_gib=memory,
+def build_new_machine(cloud: str, machine_type: GcpMachineType, today: date) -> Machine:
+    """Return a machine that the book does not know yet; its network is unknown, since the API does not state it."""
+    machine = make_undescribed_machine(
+        cloud, machine_type.name, machine_type.accelerator, machine_type.count, MACHINE_SOURCE, today.isoformat()
+    )
+    return replace(
+        machine,
         vcpus=machine_type.vcpus,
         memory_gib=machine_type.memory_mib / 1024,
         intra_node_interconnect=None,
-        intra_node_gb_per_s=None,
-        inter_node_gbps=None,
-        fabric=None,
         local_nvme_gib=machine_type.local_ssd_gib,
-        source=MACHINE_SOURCE,
-        as_of=today.isoformat(),
-        checked=False,
     )
 
 

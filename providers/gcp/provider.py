@@ -11,16 +11,17 @@ commitments.
 from __future__ import annotations
 
 import importlib.util
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pricing.history import PricePoint
 from pricing.offers import Offer
 from pricing.places import Market, RegionId, make_unknown_region
+from providers.caller import Once, PartialCalls
 from providers.errors import (
     CredentialsError,
     NotForSaleError,
@@ -35,8 +36,6 @@ from providers.gcp.permissions import ApiCall
 from providers.gcp.skus import SkuTable
 from providers.protocol import (
     AccountAllowances,
-    CallCheck,
-    CapacityReservation,
     Diagnosis,
     DroppedRow,
     FetchResult,
@@ -46,13 +45,13 @@ from providers.protocol import (
     Quota,
     Scope,
     StockHint,
+    check_call,
 )
 from providers.session import Session
 
 if TYPE_CHECKING:
     from providers.gcp.client import GcpClient, GoogleIdentity
 
-T = TypeVar("T")
 K = TypeVar("K")
 _LASTING = (CredentialsError, PermissionDeniedError, NotReachedError, RetryableError)
 
@@ -68,31 +67,6 @@ def make(cloud: str, session: Session) -> Provider:
     return GcpProvider(cloud, session)
 
 
-class _Once(Generic[T]):
-    """Fetch a value once for many threads.
-
-    A failure is stored as well, so that forty regions do not each wait for a catalogue that cannot be obtained.
-    """
-
-    def __init__(self, fetch: Callable[[], T]) -> None:
-        self._fetch = fetch
-        self._lock = threading.Lock()
-        self._got: list[T] = []
-        self._error: ProviderError | None = None
-
-    def get(self) -> T:
-        with self._lock:
-            if self._error is not None:
-                raise self._error.with_traceback(None)
-            if not self._got:
-                try:
-                    self._got.append(self._fetch())
-                except ProviderError as error:
-                    self._error = error
-                    raise
-            return self._got[0]
-
-
 class GcpProvider(Provider):
     """Fetch prices and limits of Google Cloud; see :class:`providers.protocol.Provider`.
 
@@ -102,10 +76,10 @@ class GcpProvider(Provider):
     def __init__(self, cloud: str, session: Session) -> None:
         self.cloud = cloud
         self._session = session
-        self._client: _Once[GcpClient] = _Once(self._open)
-        self._regions = _Once(self._list_regions)
-        self._accelerators = _Once(lambda: self._client.get().accelerator_types())
-        self._table = _Once(self._read_catalogue)
+        self._client: Once[GcpClient] = Once(self._open)
+        self._regions = Once(self._list_regions)
+        self._accelerators = Once(lambda: self._client.get().accelerator_types())
+        self._table = Once(self._read_catalogue)
         self._no_history: PermissionDeniedError | None = None
 
     def scopes(self) -> Sequence[Scope]:
@@ -128,20 +102,21 @@ class GcpProvider(Provider):
         listed, gaps, rows_read = self._machine_types(zones)
         today = self._session.now.date()
         book = self._session.book
-        found = parse.find_offers(self.cloud, region, listed, table, book, today)
-        points, history_gaps = self._history(region, found, history_since)
+        found, doubtful = parse.find_offers(self.cloud, region, listed, table, book, today)
+        points, history_gaps = self._history(region, found.offers, history_since)
         offers, odd_shares, share_gaps = self._with_shares(region, found.offers)
-        left_out, other_gaps = self._left_out(listed)
+        others = PartialCalls()
+        left_out = self._left_out(listed, others)
         known = book.region(RegionId(self.cloud, region)) is not None
-        covered = [] if gaps else [market for market in parse.MARKETS if market not in found.doubtful]
-        return FetchResult(
+        covered = [] if gaps else [market for market in parse.MARKETS if market not in doubtful]
+        return replace(
+            found,
             offers=offers,
             covered=frozenset((region, market) for market in covered),
-            machines=found.machines,
             regions=() if known else (make_unknown_region(self.cloud, region, parse.MACHINE_SOURCE, today),),
             points=tuple(points),
             dropped=(*found.dropped, *odd_shares, *left_out),
-            gaps=(*gaps, *history_gaps, *share_gaps, *other_gaps),
+            gaps=(*gaps, *history_gaps, *share_gaps, *others.gaps),
             rows_read=rows_read + len(points),
         )
 
@@ -175,20 +150,15 @@ class GcpProvider(Provider):
 
     def allowances(self, regions: Sequence[str]) -> AccountAllowances:
         """Return accelerator quotas of the regions and over all of them, and reservations that are ready."""
-        gaps: list[PartialFailure] = []
-        quotas = self._quotas(regions, gaps)
-        reservations: list[CapacityReservation] = []
-        try:
-            rows, silent = self._client.get().reservations()
-            reservations = allowances.read_reservations(self.cloud, rows, regions)
-            if silent:
-                what = f"{len(silent)} places did not answer, {silent[0]} among them"
-                gaps.append(
-                    PartialFailure("reservations", ProviderError(self.cloud, what), "machines reserved for the account")
-                )
-        except ProviderError as error:
-            gaps.append(PartialFailure("reservations", error, "machines reserved for the account"))
-        return AccountAllowances(tuple(quotas), tuple(reservations), tuple(gaps))
+        attempt = PartialCalls()
+        quotas = self._quotas(regions, attempt)
+        reserved = "machines reserved for the account"
+        rows, silent = attempt("reservations", lambda: self._client.get().reservations(), reserved) or ([], [])
+        if silent:
+            what = f"{len(silent)} places did not answer, {silent[0]} among them"
+            attempt.gaps.append(PartialFailure("reservations", ProviderError(self.cloud, what), reserved))
+        reservations = allowances.read_reservations(self.cloud, rows, regions)
+        return AccountAllowances(tuple(quotas), tuple(reservations), tuple(attempt.gaps))
 
     def diagnose(self) -> Diagnosis:
         """Make one cheap call for each permission."""
@@ -221,17 +191,19 @@ class GcpProvider(Provider):
 
     def _machine_types(self, zones: Sequence[str]) -> tuple[dict[str, list[dict[str, Any]]], list[PartialFailure], int]:
         listed: dict[str, list[dict[str, Any]]] = {}
-        gaps: list[PartialFailure] = []
+        attempt = PartialCalls()
         rows_read = 0
         for zone in zones:
-            try:
-                listed[zone], read = self._client.get().machine_types(zone)
-                rows_read += read
-            except ProviderError as error:
-                gaps.append(PartialFailure(f"machine types of {zone}", error, "offers of that zone"))
-        if gaps and not listed:
-            raise gaps[0].error
-        return listed, gaps, rows_read
+            types = partial(self._types_of, zone)
+            if (found := attempt(f"machine types of {zone}", types, "offers of that zone")) is not None:
+                listed[zone] = found[0]
+                rows_read += found[1]
+        if attempt.gaps and not listed:
+            raise attempt.gaps[0].error
+        return listed, attempt.gaps, rows_read
+
+    def _types_of(self, zone: str) -> tuple[list[dict[str, Any]], int]:
+        return self._client.get().machine_types(zone)
 
     def _ask_each(
         self, places: Iterable[K], ask: Callable[[K], Mapping[str, Any]], subject: str, would_add: str
@@ -258,11 +230,11 @@ class GcpProvider(Provider):
         return answers, gaps
 
     def _history(
-        self, region: str, region_offers: parse.RegionOffers, since: datetime | None
+        self, region: str, offers: tuple[Offer, ...], since: datetime | None
     ) -> tuple[list[PricePoint], list[PartialFailure]]:
         if since is None:
             return [], []
-        names = sorted({offer.instance_type for offer in region_offers.offers if offer.market is Market.SPOT})
+        names = sorted({offer.instance_type for offer in offers if offer.market is Market.SPOT})
         answers, gaps = self._ask_each(
             names,
             lambda name: self._client.get().capacity_history(region, name),
@@ -276,7 +248,6 @@ class GcpProvider(Provider):
     def _with_shares(
         self, region: str, offers: tuple[Offer, ...]
     ) -> tuple[tuple[Offer, ...], list[DroppedRow], list[PartialFailure]]:
-        """Return the offers, those of Spot with the share of preempted machines where Google publishes it."""
         answers, gaps = self._ask_each(
             sorted({(o.zone or "", o.instance_type) for o in offers if o.market is Market.SPOT}),
             lambda place: self._client.get().preemption_history(region, *place),
@@ -296,33 +267,28 @@ class GcpProvider(Provider):
             gaps,
         )
 
-    def _left_out(self, listed: Mapping[str, list[dict[str, Any]]]) -> tuple[list[DroppedRow], list[PartialFailure]]:
-        try:
-            by_zone = self._accelerators.get()
-        except ProviderError as error:
-            return [], [PartialFailure("accelerator types", error, "the names of accelerators that are left out")]
+    def _left_out(self, listed: Mapping[str, list[dict[str, Any]]], attempt: PartialCalls) -> list[DroppedRow]:
+        would_add = "the names of accelerators that are left out"
+        by_zone = attempt("accelerator types", self._accelerators.get, would_add)
         return [
             dropped
-            for zone, rows in sorted(listed.items())
-            for dropped in parse.list_unpriced_accelerators(zone, by_zone.get(zone, ()), rows)
-        ], []
+            for zone, rows in (sorted(listed.items()) if by_zone is not None else ())
+            for dropped in parse.list_unpriced_accelerators(zone, (by_zone or {}).get(zone, ()), rows)
+        ]
 
-    def _quotas(self, regions: Sequence[str], gaps: list[PartialFailure]) -> list[Quota]:
+    def _quotas(self, regions: Sequence[str], attempt: PartialCalls) -> list[Quota]:
         quotas: list[Quota] = []
-        try:
-            rows = self._regions.get()
+        rows = attempt("quotas", self._regions.get, "accelerator quotas of each region")
+        if rows is not None:
             for region in regions or sorted(rows):
                 quotas += allowances.read_quotas(self.cloud, region, rows.get(region, {}).get("quotas", ()))
             if unknown := allowances.find_uncounted_accelerators(quotas):
                 what = f"Compute Engine states none for {', '.join(unknown)}; the Cloud Quotas API may"
-                gaps.append(PartialFailure("quotas", ProviderError(self.cloud, what), "limits on these accelerators"))
-        except ProviderError as error:
-            gaps.append(PartialFailure("quotas", error, "accelerator quotas of each region"))
-        try:
-            quotas += allowances.read_quotas(self.cloud, None, self._client.get().project().get("quotas", ()))
-        except ProviderError as error:
-            gaps.append(PartialFailure("the quota over all regions", error, "a limit that holds over all regions"))
-        return quotas
+                gap = PartialFailure("quotas", ProviderError(self.cloud, what), "limits on these accelerators")
+                attempt.gaps.append(gap)
+        overall = "the quota over all regions"
+        project = attempt(overall, lambda: self._client.get().project(), "a limit that holds over all regions") or {}
+        return quotas + allowances.read_quotas(self.cloud, None, project.get("quotas", ()))
 
 
 # Any project can ask about this place and machine type.
@@ -331,7 +297,10 @@ _ZONE, _REGION, _MACHINE_TYPE = "us-central1-a", "us-central1", "g2-standard-4"
 
 def diagnose_account(client: GcpClient, identity: GoogleIdentity, session: Session) -> Diagnosis:
     """Return the diagnosis. Never raises."""
-    checks = tuple(_check(call, ask) for call, ask in _trials(client).items())
+    checks = tuple(
+        check_call(call.permission or call.method, call.needed_for, partial(_is_permitted, ask))
+        for call, ask in _trials(client).items()
+    )
     return Diagnosis(
         identity=f"{identity.name}, project {identity.project}",
         identity_error=None,
@@ -356,15 +325,9 @@ def _trials(client: GcpClient) -> dict[ApiCall, Callable[[], object]]:
     }
 
 
-def _check(call: ApiCall, ask: Callable[[], object]) -> CallCheck:
-    error: ProviderError | None = None
-    try:
+def _is_permitted(ask: Callable[[], object]) -> None:
+    with suppress(NotForSaleError):  # The call was permitted.
         ask()
-    except NotForSaleError:
-        pass  # The call was permitted.
-    except ProviderError as met:
-        error = met
-    return CallCheck(call.permission or call.method, call.needed_for, error)
 
 
 def _sources(works: set[str]) -> tuple[str, ...]:

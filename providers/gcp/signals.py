@@ -37,16 +37,14 @@ def read_spot_prices(
             continue
         points.append(
             PricePoint(
-                start,
                 cloud,
                 region,
                 None,
                 str(answer.get("machineType", "")),
                 Market.SPOT,
-                UsdPerHour(nanos),
-                None,
-                None,
+                start,
                 HISTORY_SOURCE,
+                UsdPerHour(nanos),
             )
         )
     return sorted(points, key=lambda p: p.at)

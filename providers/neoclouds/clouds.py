@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+
+from pydantic import TypeAdapter
 
 from pricing.places import Market
 from providers.neoclouds.parse.catalogue import NamingRule
@@ -28,7 +29,7 @@ class CatalogueEntry:
 
     catalogue: str
     markets: frozenset[Market]
-    naming: NamingRule
+    naming: NamingRule = field(default_factory=NamingRule)
     list_all_in: frozenset[str] = frozenset()
     live: bool = False
     accelerators: tuple[str, ...] = ()
@@ -39,18 +40,7 @@ class CatalogueEntry:
 def load_catalogue_entries() -> Mapping[str, CatalogueEntry]:
     """Return all of them, by the name that the registry has."""
     text = resources.files("providers.neoclouds").joinpath("clouds.json").read_text(encoding="utf-8")
-    return {
-        cloud: CatalogueEntry(
-            catalogue=entry["catalogue"],
-            markets=frozenset(Market(market) for market in entry["markets"]),
-            naming=NamingRule(entry.get("by_count", False), entry.get("names", {}), entry.get("cluster_flag", "")),
-            list_all_in=frozenset(entry.get("list_all_in", ())),
-            live=entry.get("live", False),
-            accelerators=tuple(entry.get("accelerators", ())),
-            skip=tuple(entry.get("skip", ())),
-        )
-        for cloud, entry in json.loads(text).items()
-    }
+    return TypeAdapter(dict[str, CatalogueEntry]).validate_json(text)
 
 
 def find_cloud_name(catalogue: str) -> str:

@@ -67,7 +67,6 @@ class _Public(Provider):
         )
 
     def _diagnosis(self, probe: Callable[[], HttpAnswer], needed_for: str, source: str) -> Diagnosis:
-        """Return whether the public service answers. There is no identity."""
         try:
             answer = probe()
         except ProviderError as error:

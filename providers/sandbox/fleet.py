@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from providers.errors import ProviderError
 from providers.fleet import CloudResource, Fleet, FleetListing, ResourceKind, sort_resources
 from providers.sandbox import processes
-from providers.sandbox.processes import NodeKey, NodeProcess, find_eldest
+from providers.sandbox.processes import NodeKey, NodeProcess, find_eldest, find_eldest_group
 from providers.session import Session
 
 GRACE_S = 10.0
@@ -105,7 +105,7 @@ class _Shutdown:
         asked: set[tuple[int, float]] = set()
         while (remaining := self.look()) and time.monotonic() < until:
             for node in remaining.values():
-                first = _eldest_group(node)
+                first = find_eldest_group(node)
                 pids = {(member.pid, member.born) for member in first}
                 if asked.isdisjoint(pids):
                     processes.signal_groups(first, self._processes, signal.SIGTERM)
@@ -123,16 +123,11 @@ class _Shutdown:
         while (remaining := self.look()) and time.monotonic() < began + _GUARD_S + _KILL_S:
             late = time.monotonic() >= began + _GUARD_S
             for key, node in remaining.items():
-                group = first.setdefault(key, _eldest_group(node)[0].group)
+                group = first.setdefault(key, find_eldest_group(node)[0].group)
                 some = [member for member in node if late or member.group == group]
                 processes.signal_groups(some, self._processes, signal.SIGKILL)
             time.sleep(_PAUSE_S)
         return remaining
-
-
-def _eldest_group(node: Sequence[NodeProcess]) -> list[NodeProcess]:
-    group = find_eldest(node).group
-    return [member for member in node if member.group == group]
 
 
 def _by_node(everybody: Iterable[NodeProcess]) -> Mapping[NodeKey, list[NodeProcess]]:

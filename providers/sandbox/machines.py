@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pricing.atomic_file import write_atomic
 from providers.sandbox import processes
-from providers.sandbox.processes import NodeProcess, find_eldest
+from providers.sandbox.processes import NodeProcess, find_eldest, find_eldest_group
 
 NOTICE = "notice.json"
 _TAKEN = "taken"
@@ -100,10 +100,9 @@ class SandboxMachines:
             quiet = 0 if remaining else quiet + 1
             # Agents are killed first: one that sees its training die would report it, and a vanished machine does not.
             for node in nodes.values():
-                eldest = find_eldest(node).group
-                _kill([one for one in node if one.group == eldest], everybody)
+                processes.signal_groups(find_eldest_group(node), everybody, signal.SIGKILL)
             for node in nodes.values():
-                _kill(node, everybody)
+                processes.signal_groups(node, everybody, signal.SIGKILL)
             time.sleep(_PAUSE_S)
         return remaining
 
@@ -118,7 +117,3 @@ class SandboxMachines:
         marks = process.marks
         up = processes.FOLDER in marks and processes.WANTED not in marks
         return up and marks.get(processes.STATE) == self._state and process.pid != os.getpid()
-
-
-def _kill(some: Sequence[NodeProcess], everybody: Sequence[NodeProcess]) -> None:
-    processes.signal_groups(some, everybody, signal.SIGKILL)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -65,9 +65,15 @@ class NodeProcess:
         return datetime.fromtimestamp(self.born, UTC)
 
 
-def find_eldest(node: Iterable[NodeProcess]) -> NodeProcess:
+def find_eldest(node: Sequence[NodeProcess]) -> NodeProcess:
     """Return the process of a node that was born first."""
     return min(node, key=lambda member: member.age)
+
+
+def find_eldest_group(node: Sequence[NodeProcess]) -> list[NodeProcess]:
+    """Return the processes of a node that are in the group of its eldest."""
+    group = find_eldest(node).group
+    return [member for member in node if member.group == group]
 
 
 def members() -> list[NodeProcess]:
@@ -140,7 +146,6 @@ def _belongs(group: int, some: list[NodeProcess], processes_by_id: Mapping[int, 
 
 
 def _pids_of(group: int) -> Iterator[int]:
-    """Yield living processes of a group."""
     for pid in psutil.pids():
         try:
             if os.getpgid(pid) == group and not _is_dead(pid):

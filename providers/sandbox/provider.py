@@ -176,18 +176,8 @@ class SandboxProvider(Provider):
     def _points(self, series: Sequence[Prices], since: datetime) -> list[PricePoint]:
         points = []
         for prices in series:
-            point = PricePoint(
-                at=self._session.now,
-                cloud=self.cloud,
-                region=prices.region,
-                zone=prices.zone,
-                instance_type=prices.machine,
-                market=prices.market,
-                usd_per_hour=None,
-                available=None,
-                score=None,
-                source=SOURCE,
-            )
+            place = (self.cloud, prices.region, prices.zone, prices.machine, prices.market)
+            point = PricePoint(*place, self._session.now, SOURCE)
             for moment, step in self._script.between(prices.steps, since, self._session.now):
                 if step.price is not None:
                     points.append(replace(point, at=moment, usd_per_hour=step.price))

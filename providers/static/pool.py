@@ -32,7 +32,6 @@ HOURS_PER_MONTH = HOURS_PER_YEAR / 12
 
 
 def _exact(value: object) -> Decimal:
-    """Return a number above 0 as written; text is refused."""
     if isinstance(value, Decimal):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 10**9:

@@ -98,7 +98,6 @@ def _statuses_with_spent(
 
 
 def _is_theirs(budget: Budget, teams: frozenset[str], projects: Collection[str | None]) -> bool:
-    """Return whether the budget is of one of the teams, or of a project that is theirs alone."""
     return budget.scope is not Scope.ALL and budget.name in (teams if budget.scope is Scope.TEAM else projects)
 
 

@@ -342,7 +342,6 @@ def book_corrections_locked(store: StateStore, extracts: Path, bills: Path, who:
 
 
 def _touching(bills: Path, changed: set[str], upto: Month) -> set[str]:
-    """Return those of the bills that may have rows of closed months."""
     starts = {each.bill.id: each.bill.start for each in BillStore(bills).bills()}
     return {name for name in changed if (start := starts.get(name)) is None or start[:7] <= str(upto)}
 

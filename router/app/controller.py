@@ -40,7 +40,7 @@ from router.state.errors import LeaseHeldError
 from router.state.lock_owner import LockOwner
 from router.state.store import StateStore
 from terraform.engine import find_engine
-from terraform.module_metadata import find_provider_variables
+from terraform.module_metadata import module_facts
 from terraform.runner import CommandLimits, Runner
 from terraform.spec import Host
 from terraform.workdir import PluginSources
@@ -181,7 +181,7 @@ def terraform_environment(opened: AppSettings) -> dict[str, str]:
     }
     for cloud in sorted(PROVISIONABLE_CLOUDS & set(opened.clouds.clouds.clouds)):
         given = opened.clouds.settings(cloud).options
-        for option, variable in find_provider_variables(cloud).items():
+        for option, variable in module_facts(cloud).variables.items():
             if option in given:
                 environment.setdefault(variable, given[option])
     # The agent's own grace period, and the time to report its result.

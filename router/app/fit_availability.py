@@ -84,7 +84,6 @@ def fit_recorded_pools(recorded: RecordedPools) -> AvailabilityFit:
 
 
 def _share(seen: Looks, since: datetime, until: datetime) -> float:
-    """Return the share of the time for which a look holds."""
     watched = sum((min(b - a, LONGEST_GAP) for (a, _), (b, _) in pairwise(seen)), timedelta(0))
     return watched / max(until - since, LONGEST_GAP)
 

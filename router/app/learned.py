@@ -14,7 +14,7 @@ from pricing.pool_experience import LossReason
 from pricing.problems import InvalidInputError
 from pricing.units import format_count, format_utc
 from router.jobs.experience import Experience, PoolRun, RunRecords, SpeedRun
-from router.jobs.fabric_runs import FabricRun
+from router.jobs.measured_speed import FabricRun
 
 SCHEMA_VERSION = 1
 RunReader = Callable[[PriceBook], RunRecords]

@@ -154,7 +154,6 @@ class MonthMatcher:
     # What a month is matched from
 
     def _billed_rows(self) -> Iterator[_BilledRows]:
-        """Yield the bills and corrections that count."""
         for standing, path, spans in bills_in(self._view, self._bills):
             bill = standing.bill
             month = None if bill.start is None else bill.start[:7]
@@ -259,12 +258,10 @@ FROM {relation} GROUP BY month"""
         return last == kept.hash and kept.gaps == tuple(gap for gap in self._manifest.gaps if gap[0] <= kept.head)
 
     def _is_too_late(self, kept: KeptMonth) -> bool:
-        """Return whether it has entries that were recorded after the moment of the view."""
         as_of = self._view.as_of
         return as_of is not None and kept.recorded_at is not None and kept.recorded_at > as_of
 
     def _bears(self, inputs: _MonthInputs, kept: KeptMonth) -> bool:
-        """Return whether an entry that came since may change the month."""
         entries, since = self._entries_after(kept.head), sql_text(inputs.since)
         names = parquet_relation([table_path(self._costs, inputs.month, kept, NAMES)])
         of_time = f"(month = '{inputs.month}' OR (source = 'metered' AND ({_within(kept.around)} OR store)))"
@@ -407,7 +404,6 @@ FROM {relation} GROUP BY month"""
         return keep_month(self._costs, inputs.month, kept, {NAMES: names, **tables})
 
     def _sum(self, month: Month) -> dict[str, pa.Table]:
-        """Return the sums of the matched month."""
         names = ", ".join(f'"{name}"' for name in COLUMNS.names if name not in _OMITTED | _OF_ONE_FACT)
         which = f"FROM near_actual WHERE month = '{month}' AND source <> 'planned'"
         self._connection.execute(f"CREATE OR REPLACE TEMP TABLE month_actual AS SELECT {names} {which}")
@@ -459,7 +455,6 @@ FROM {relation} GROUP BY month"""
         return around
 
     def _insert_entries(self, inputs: _MonthInputs, around: _Span) -> None:
-        """Insert the entries that bear on a month into ``near_facts``."""
         parts, known = self._near_parts(inputs, around), _named_sql(_NAMED)
         near = f"({_within(around)} OR {_STORE} OR {known})"
         # Each set of rows has a query of its own: whether a name is known is asked of few of them.
@@ -582,7 +577,6 @@ def _whole_days(*spans: _Span) -> _Span:
 
 
 def _named_sql(expressions: Mapping[str, str]) -> str:
-    """Return the SQL condition for rows that name what the month's bills name."""
     return " OR ".join(
         f"{expression} IN (SELECT name FROM near_name WHERE kind = '{kind}')"
         for kind, expression in expressions.items()

@@ -16,7 +16,6 @@ from router.app.reconcile import define_facts, open_extract, open_matched_books,
 from router.files.duckdb_session import connect, parquet_relation, rows_of
 from router.ledger.entry import CostBasis, LedgerEntryKind
 from router.ledger.month import Month
-from router.showback.apportion import exact_sum
 from router.showback.bill_store import BillStore
 from router.showback.facts import COLUMNS, FactSource
 from router.showback.focus.words import CATEGORY_OF_ENTRY
@@ -74,9 +73,7 @@ class MonthBooks:
 
 
 @contextmanager
-def open_month_books(
-    store: StateStore, query: ReportQuery, extracts: Path, bills: Path, reads: Callable[[int], None] = lambda _: None
-) -> Iterator[MonthBooks]:
+def open_month_books(store: StateStore, query: ReportQuery, extracts: Path, bills: Path) -> Iterator[MonthBooks]:
     """Yield the books of the month, for every command that reports its costs.
 
     They are invoiced where a bill stands, metered elsewhere, and what people added; of a closed month what it was
@@ -86,7 +83,7 @@ def open_month_books(
     extract, months = LedgerExtract(extracts, store.id), report_months(query.month)
     view = view_of(store, bills, query.month, query.as_of)
     later_bills = view.as_of is not None and BillStore(bills).changed_after(view.as_of)
-    with extract.current(store.ledger, reads) as manifest:
+    with extract.current(store.ledger) as manifest:
         later_entries = view.as_of is not None and _recorded_after(extract.folder, manifest, view.as_of)
         past = later_bills or later_entries
         if view.is_empty:
@@ -127,8 +124,7 @@ def _open_matched(
         matched = MonthMatcher(store, bills, view, connection, folder, manifest).match(months)
         tables = empty_tables("no_facts", query.month)
         for name in ("sums", "days"):
-            relations = [tables[name], *(each.tables[name] for each in matched.values())]
-            tables[name] = f"({' UNION ALL BY NAME '.join(f'FROM {each}' for each in relations)})"
+            tables[name] = _united(tables[name], *(each.tables[name] for each in matched.values()))
         if (own := matched.get(query.month)) is not None:
             tables |= {name: own.tables[name] for name in ("corrections", "sides")}
         later = {part.month for part in manifest.parts if part.month >= str(months[-1])}
@@ -176,14 +172,12 @@ def _keep_teams(rollups: RollupTables, query: ReportQuery) -> None:
 
 
 def _manifest_upto(manifest: ExtractManifest, head: int | None, store: StateStore) -> ExtractManifest:
-    """Return the manifest of what was read, up to an entry."""
     if head is None:
         return manifest
     return replace(manifest, head=head, hash=store.ledger.hash_at(head) or manifest.hash)
 
 
 def _recorded_after(folder: Path, manifest: ExtractManifest, as_of: datetime) -> bool:
-    """Return whether the ledger has entries that were recorded after a moment."""
     if not manifest.parts:
         return False
     sums = parquet_relation([part.path(folder, "sums") for part in manifest.parts])
@@ -248,7 +242,7 @@ def month_costs(
     if not months:
         return {}, False
     *sealed, still_open = segments(store, bills, as_of)
-    spent, invoiced = _spent(store, months, extracts, bills, still_open, basis, teams)
+    spent, invoiced = open_costs(store, months, extracts, bills, still_open, basis, teams)
     to_cut = []
     for segment in (*sealed, still_open):
         if held := [month for month in months if segment.holds(month)]:
@@ -292,7 +286,7 @@ def _invoiced_at_close(
         return invoiced_until(connection, "actual")
 
 
-def _spent(
+def open_costs(
     store: StateStore,
     months: Sequence[Month],
     extracts: Path,
@@ -303,22 +297,26 @@ def _spent(
 ) -> tuple[dict[Month, dict[str, Decimal]], Mapping[str, datetime]]:
     """Return what was spent by currency in open months, and by attempt until when bills have its costs.
 
-    It is of the ledger alone where no bill counts.
+    It is invoiced where a bill stands, metered elsewhere, and what people added. Raises StateError, InvalidInputError,
+    OSError.
     """
-    if not still_open.view.is_empty:
-        costs = open_costs(store, months, extracts, bills, still_open)
-        return {month: total_costs(each, basis, teams) for month, each in costs.by_month.items()}, costs.invoiced
-    wanted = {str(month) for month in months if still_open.holds(month)}
-    as_of = still_open.view.as_of
+    held = [month for month in months if still_open.holds(month)]
+    wanted, as_of = {str(month) for month in held}, still_open.view.as_of
+    which = f"source <> 'planned' AND {sql_of_teams(teams)}"
+    invoiced: Mapping[str, datetime] = {}
     with open_extract(store, extracts) as (connection, folder, manifest):
-        which = f"source <> 'planned' AND {sql_of_teams(teams)}"
         parts = manifest.of_months(wanted)
-        if parts and (as_of is None or not _recorded_after(folder, manifest, as_of)):
-            rows = _sums(connection, parquet_relation([part.path(folder, "sums") for part in parts]), basis, which)
+        if held and not still_open.view.is_empty:
+            matched = MonthMatcher(store, bills, still_open.view, connection, folder, manifest).match(held)
+            nothing = empty_tables("no_facts", held[0])["sums"]
+            spent = _united(nothing, *(each.tables["sums"] for each in matched.values()))
+            invoiced = invoiced_until(connection, spent, "last_end")
+        elif parts and (as_of is None or not _recorded_after(folder, manifest, as_of)):
+            spent = parquet_relation([part.path(folder, "sums") for part in parts])
         else:
-            facts = still_open.view.known(facts_relation(connection, folder, manifest, wanted))
-            rows = _sums(connection, facts, basis, which)
-    return {month: _of(rows, month) for month in months if str(month) in wanted}, {}
+            spent = still_open.view.known(facts_relation(connection, folder, manifest, wanted))
+        rows = _sums(connection, spent, basis, which)
+    return {month: _of(rows, month) for month in held}, invoiced
 
 
 def costs_before(store: StateStore, query: ReportQuery, extracts: Path, bills: Path) -> tuple[MonthCost, ...]:
@@ -342,7 +340,7 @@ def costs_before(store: StateStore, query: ReportQuery, extracts: Path, bills: P
     others = [month for month in months if month not in by_report | sealed.keys() and str(month) in held]
     *_, still_open = segments(store, bills, query.as_of)
     basis, teams = query.basis.value, query.teams
-    spent, _ = _spent(store, others, extracts, bills, still_open, basis, teams)
+    spent, _ = open_costs(store, others, extracts, bills, still_open, basis, teams)
     costs += [
         MonthCost(month=str(month), currency=currency, cost=cost)
         for month, by_currency in spent.items()
@@ -359,7 +357,6 @@ def costs_before(store: StateStore, query: ReportQuery, extracts: Path, bills: P
 
 
 def _months_held(store: StateStore, extracts: Path, bills: Path) -> set[str]:
-    """Return the months in which the ledger or a bill may have costs."""
     with LedgerExtract(extracts, store.id).current(store.ledger) as manifest:
         held = {part.month for part in manifest.parts}
     return held | {each.bill.end[:7] for each in BillStore(bills).bills() if each.bill.end is not None}
@@ -392,6 +389,10 @@ def _closed_with(
     return {month: _of(spent, month) for month in months}
 
 
+def _united(*relations: str) -> str:
+    return f"({' UNION ALL BY NAME '.join(f'FROM {each}' for each in relations)})"
+
+
 def _kinds(rows: Iterable[dict[str, Any]]) -> dict[LedgerEntryKind, tuple[int, int, Decimal]]:
     kinds = {name: kind for kind, name in CATEGORY_OF_ENTRY.items()}
     entries_by_kind = {}
@@ -408,58 +409,3 @@ def _sums(connection: duckdb.DuckDBPyConnection, facts: str, basis: str, which: 
 
 def _of(rows: list[dict[str, Any]], month: Month) -> dict[str, Decimal]:
     return {row["currency"]: row["cost"] for row in rows if row["month"] == str(month) and row["cost"] is not None}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TeamCost:
-    """The costs of a month in a currency that a team has (None: nobody), on both bases; None where none is known."""
-
-    team: str | None
-    currency: str
-    billed: Decimal | None
-    effective: Decimal | None
-
-
-@dataclass(frozen=True, slots=True)
-class OpenCosts:
-    """The costs of open months by team, and by attempt until when bills have its costs."""
-
-    by_month: Mapping[Month, tuple[TeamCost, ...]]
-    invoiced: Mapping[str, datetime]
-
-
-def open_costs(
-    store: StateStore, months: Sequence[Month], extracts: Path, bills: Path, still_open: Segment
-) -> OpenCosts:
-    """Return the costs of those months that are open, on which bills may bear.
-
-    They are invoiced where a bill stands, metered elsewhere, and what people added. Raises StateError,
-    InvalidInputError, OSError.
-    """
-    months = [month for month in months if still_open.holds(month)]
-    if not months:
-        return OpenCosts({}, {})
-    with open_extract(store, extracts) as (connection, folder, manifest):
-        matched = MonthMatcher(store, bills, still_open.view, connection, folder, manifest).match(months)
-        sums = {
-            month: rows_of(
-                connection.sql(
-                    f"SELECT team, currency, sum(billed) AS billed, sum(effective) AS effective "
-                    f"FROM {each.tables['sums']} GROUP BY ALL ORDER BY ALL"
-                )
-            )
-            for month, each in matched.items()
-        }
-        tables = " UNION ALL BY NAME ".join(f"FROM {each.tables['sums']}" for each in matched.values())
-        invoiced = invoiced_until(connection, f"({tables})", "last_end") if matched else {}
-    return OpenCosts({month: tuple(TeamCost(**row) for row in rows) for month, rows in sums.items()}, invoiced)
-
-
-def total_costs(costs: Iterable[TeamCost], basis: str, teams: frozenset[str] | None) -> dict[str, Decimal]:
-    """Return the sums by currency of the teams, "" for none; of all where they are None."""
-    sums: dict[str, list[Decimal]] = {}
-    for each in costs:
-        amount = each.billed if basis == "billed" else each.effective
-        if amount is not None and (teams is None or (each.team or "") in teams):
-            sums.setdefault(each.currency, []).append(amount)
-    return {currency: exact_sum(amounts) for currency, amounts in sums.items()}

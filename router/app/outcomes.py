@@ -101,7 +101,6 @@ def _has_ended(attempts: list[Attempt], as_of: datetime | None) -> bool:
 
 
 def _had_happened(moment: datetime | None, as_of: datetime | None) -> bool:
-    """Return whether the moment lies at or before ``as_of``."""
     return as_of is None or (moment is not None and moment <= as_of)
 
 
@@ -130,8 +129,8 @@ def quote_results(
         return ()
     return tuple(
         each
-        for each in _of_month(_all(store, folder, admits), month)
-        if _had_happened(each.done_at or each.deadline, as_of)
+        for each in _all(store, folder, admits)
+        if month.begins <= (at := each.done_at or each.deadline) < month.ends and _had_happened(at, as_of)
     )
 
 
@@ -157,13 +156,6 @@ def _all(store: StateStore, folder: Path, admits: Callable[[str], bool]) -> Iter
                 p90_at=quote.finish_p90,
                 done_at=outcome.done_at,
             )
-
-
-def _of_month(quotes: Iterable[QuoteResult], month: Month) -> Iterable[QuoteResult]:
-    for each in quotes:
-        at = each.done_at or each.deadline
-        if month.begins <= at < month.ends:
-            yield each
 
 
 def quote_ending(quote: Quote, accepted: QuoteAcceptance, store: StateStore) -> JobEnding | None:

@@ -124,16 +124,12 @@ def _other_jobs(plan: Plan, request: PlanRequest) -> Sequence[Problem]:
     return problems
 
 
-def _silent(_done: int, _total: int) -> None:
-    return None
-
-
 def run_what_if(
     request: PlanRequest,
     variants: Sequence[Variant],
     *,
     engine: Engine | None = None,
-    advance: Advance = _silent,
+    advance: Advance = lambda _done, _total: None,
 ) -> WhatIf:
     """Return the plan of the request and of each variant, compared; in the order of the variants.
 

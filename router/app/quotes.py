@@ -35,10 +35,10 @@ from router.quotes.quote import BudgetQuote, LimitsPlan, Quote, Refused, Somewhe
 from router.quotes.request import MarketInputs, QuoteRequest
 from router.spot.availability.observed import PoolObservation, summarise_observations
 from router.spot.live.selection import default_run_policy
+from router.spot.policies import QUOTED_RULE
 from router.spot.policies.interface import SpotPoolKey
 from router.spot.policies.our_policy import QUOTED_DESCRIPTION, quoted_policy_for
 from router.spot.policies.registry import find_no_observations
-from router.spot.policies.rules import QUOTED_RULE
 from router.spot.venues import QuoteOption
 
 WATCHED = timedelta(days=31)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,13 +14,14 @@ from pricing.problems import InvalidInputError
 from router.app.bill_views import BooksView, closings
 from router.app.close_month import later_corrections
 from router.app.month_books import MonthBooks, costs_before, facts_relation, open_month_books
+from router.app.outcomes import job_deadlines, quote_results
 from router.files.duckdb_session import connect
 from router.showback.bill_store import file_sha256
 from router.showback.labels import JobLabels
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
 from router.showback.report.build import build_report
 from router.showback.report.lines import SpendLine, query_lines
-from router.showback.report.query import BudgetUse, JobDue, QuoteResult, ReportContext, ReportInputs, ReportQuery
+from router.showback.report.query import BudgetUse, ReportContext, ReportInputs, ReportQuery
 from router.showback.report.rollup_tables import report_months, rollups_of_facts
 from router.showback.report.values import CellValue, ShowbackReport
 
@@ -31,20 +32,6 @@ if TYPE_CHECKING:
     from router.state.store import StateStore
 
 _DIGITS = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportAdditions:
-    """The additions of a caller to a report of the ledger.
-
-    ``reads`` is called with the numbers of entries that are read, ``budgets`` with the rollups and the view of the
-    report.
-    """
-
-    reads: Callable[[int], None] = lambda _: None
-    dues: Callable[[StateStore, ReportQuery], dict[str, JobDue]] | None = None
-    quotes: Callable[[StateStore], tuple[QuoteResult, ...]] | None = None
-    budgets: Callable[[StateStore, ReportContext, BooksView], tuple[BudgetUse, ...]] | None = None
 
 
 def report_of_files(paths: Sequence[Path], query: ReportQuery) -> ShowbackReport:
@@ -86,11 +73,9 @@ class MonthAnswer:
     lines: tuple[SpendLine, ...]
 
 
-def report_of_ledger(
-    store: StateStore, query: ReportQuery, extracts: Path, bills: Path, told: ReportAdditions
-) -> ShowbackReport:
-    """Return the report of :func:`answer_of_ledger`."""
-    return answer_of_ledger(store, query, extracts, bills, told, with_lines=False).report
+def report_of_ledger(store: StateStore, query: ReportQuery, extracts: Path, bills: Path) -> ShowbackReport:
+    """Return the report of :func:`answer_of_ledger` without deadlines, quotes and budgets."""
+    return answer_of_ledger(store, query, extracts, bills, None, with_lines=False).report
 
 
 def answer_of_ledger(
@@ -98,26 +83,26 @@ def answer_of_ledger(
     query: ReportQuery,
     extracts: Path,
     bills: Path,
-    told: ReportAdditions,
+    quotes: Path | None,
     *,
     with_lines: bool = True,
 ) -> MonthAnswer:
     """Return the report of the ledger, and where bills were imported, of them and of what they do not have.
 
     Lines are of the same rows as the report, where they are wanted. The ledger's extract is brought up to date under
-    ``extracts``; imported bills lie under ``bills``. Raises StateError, InvalidInputError, OSError.
+    ``extracts``; imported bills lie under ``bills``, and quotes under ``quotes``: without them the report says nothing
+    of deadlines, quotes and budgets. Raises StateError, InvalidInputError, OSError.
     """
     earlier = costs_before(store, query, extracts, bills)
-    with open_month_books(store, query, extracts, bills, told.reads) as books:
+    with open_month_books(store, query, extracts, bills) as books:
         books.rollups.add_labels(JobLabels(store).of_jobs(books.rollups.job_digests))
-        beside = replace(_report_inputs(store, query, books, told), months=earlier)
+        beside = replace(_report_inputs(store, query, books, quotes), months=earlier)
         if books.aggregates is not None:
             month_facts = books.aggregates(query.basis)
             aggregates = tuple(each for each in month_facts if query.admits(each.team))
             beside = replace(beside, bills_through=books.bills_through, aggregates=aggregates)
-        if told.budgets is not None:
-            setting = ReportContext(books.rollups, query, beside)
-            beside = replace(beside, budgets=told.budgets(store, setting, books.view))
+        if quotes is not None:
+            beside = replace(beside, budgets=_budgets(store, ReportContext(books.rollups, query, beside), books.view))
         report = build_report(books.rollups, query, beside)
         lines = query_lines(ReportContext(books.rollups, query, beside)) if with_lines else ()
     return MonthAnswer(_with_corrections(report, store, extracts, bills, query, books.view), lines)
@@ -141,7 +126,15 @@ def _with_corrections(
     return replace(report, sections=tuple(noted if each is head else each for each in report.sections))
 
 
-def _report_inputs(store: StateStore, query: ReportQuery, books: MonthBooks, told: ReportAdditions) -> ReportInputs:
+def _budgets(store: StateStore, setting: ReportContext, view: BooksView) -> tuple[BudgetUse, ...]:
+    if not store.budgets.all():
+        return ()
+    from router.app.budgets import budget_figures  # takes a while to import
+
+    return budget_figures(store, setting, view)
+
+
+def _report_inputs(store: StateStore, query: ReportQuery, books: MonthBooks, quotes: Path | None) -> ReportInputs:
     manifest, bills, as_of = books.manifest, books.bills, books.view.as_of
     seen = () if as_of is None else (as_of.isoformat(),)
     which = f"what was known {as_of:%Y-%m-%d %H:%MZ} of a " if books.past and as_of is not None else ""
@@ -150,8 +143,8 @@ def _report_inputs(store: StateStore, query: ReportQuery, books: MonthBooks, tol
         input_hash=_hash([manifest.state, str(manifest.head), manifest.hash, *bills, *seen]),
         past=books.past,
         closed=any(closing.period >= query.month for closing in closings(store, query.as_of)),
-        dues={} if told.dues is None else told.dues(store, query),
-        quotes=None if told.quotes is None else told.quotes(store),
+        dues={} if quotes is None else job_deadlines(store, query),
+        quotes=None if quotes is None else quote_results(store, quotes, query.month, query.as_of, query.admits),
         warnings=tuple(_archive_warnings(store, manifest, query)),
     )
 
@@ -184,7 +177,6 @@ def ledger_facts(store: StateStore, extracts: Path) -> Iterator[tuple[duckdb.Duc
 
 
 def _archive_warnings(store: StateStore, manifest: ExtractManifest, query: ReportQuery) -> Iterator[str]:
-    """Yield a warning for each archive whose entries were archived before they were read."""
     if not manifest.gaps:
         return
     near = {str(query.month), str(query.before)}
@@ -199,7 +191,6 @@ def _archive_warnings(store: StateStore, manifest: ExtractManifest, query: Repor
 
 
 def _other_month_warnings(facts: pa.Table, query: ReportQuery) -> Iterator[str]:
-    """Yield a warning where all rows are in the books of other months."""
     import pyarrow.compute as pc
 
     months = pc.unique(facts["month"]).to_pylist()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -30,27 +30,19 @@ _PLANS_READ = 400
 class WebhookCursor:
     """Up to where events were derived."""
 
-    audit: int
-    journal: int
-    periods: int
+    heads: StateHeads
     plans: datetime
-
-    @classmethod
-    def at_present(cls, heads: StateHeads, now: datetime) -> WebhookCursor:
-        """Return the cursor after all that is recorded now."""
-        return cls(heads.audit, heads.journal, heads.periods, now)
 
     @classmethod
     def parse(cls, text: str) -> WebhookCursor:
         """Return the cursor of :meth:`text`."""
         content = json.loads(text)
-        return cls(content["audit"], content["journal"], content["periods"], datetime.fromisoformat(content["plans"]))
+        plans = datetime.fromisoformat(content.pop("plans"))
+        return cls(StateHeads(**content), plans)
 
     def text(self) -> str:
         """Return the cursor as it is stored."""
-        return json.dumps(
-            {"audit": self.audit, "journal": self.journal, "periods": self.periods, "plans": self.plans.isoformat()}
-        )
+        return json.dumps({**asdict(self.heads), "plans": self.plans.isoformat()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +68,14 @@ def events_since(
     store: StateStore, cursor: WebhookCursor, now: datetime
 ) -> tuple[tuple[StateEvent, ...], WebhookCursor]:
     """Return the events after the cursor, in order of their moments, and the cursor after them."""
-    heads = store.webhooks.heads()
+    heads, before = store.webhooks.heads(), cursor.heads
     events = [
-        *(_audit_events(store, cursor.audit, heads.audit) if heads.audit > cursor.audit else ()),
-        *(_interruptions(store, cursor.journal) if heads.journal > cursor.journal else ()),
-        *(_closings(store, cursor.periods, heads.periods) if heads.periods > cursor.periods else ()),
+        *(_audit_events(store, before.audit, heads.audit) if heads.audit > before.audit else ()),
+        *(_interruptions(store, before.journal) if heads.journal > before.journal else ()),
+        *(_closings(store, before.periods, heads.periods) if heads.periods > before.periods else ()),
         *_plans(store, cursor.plans - OVERLAP),
     ]
-    following = WebhookCursor.at_present(heads, now)
-    return tuple(sorted(events, key=lambda event: (event.at, event.kind, event.key))), following
+    return tuple(sorted(events, key=lambda event: (event.at, event.kind, event.key))), WebhookCursor(heads, now)
 
 
 def _audit_events(store: StateStore, after: int, upto: int) -> Iterator[StateEvent]:
@@ -98,22 +89,14 @@ def _audit_events(store: StateStore, after: int, upto: int) -> Iterator[StateEve
 
 
 def _interruptions(store: StateStore, after: int) -> Iterator[StateEvent]:
-    """Yield an event for each attempt whose release for an interruption is noted after that entry."""
     notes = [note for note in store.overview.notes(_RELEASES, after) if note.details.get("reason") in _INTERRUPTED]
     attempts = store.overview.attempts({note.attempt for note in notes})
     for note in notes:
         attempt = attempts.get(note.attempt)
         if attempt is None:
             continue
-        data = {
-            "attempt": attempt.id,
-            "job": attempt.job,
-            "team": attempt.team,
-            "plan": attempt.plan,
-            "cloud": attempt.cloud,
-            "region": attempt.region,
-            "reason": str(note.details["reason"]),
-        }
+        copied = {name: getattr(attempt, name) for name in ("job", "team", "plan", "cloud", "region")}
+        data = {"attempt": attempt.id, **copied, "reason": str(note.details["reason"])}
         yield StateEvent(WebhookEvent.JOB_INTERRUPTED, attempt.id, note.at, data)
 
 

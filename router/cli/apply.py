@@ -341,11 +341,11 @@ class _Work:
 
     def unreachable(self, accepted: AcceptedOrders) -> InvalidInputError | None:
         """Return the error to raise if remote machines could only call this machine's loopback address."""
-        from terraform.module_metadata import is_local
+        from terraform.module_metadata import module_facts
 
         if self._opened.deploy.coordinator.url is not None:
             return None
-        clouds = sorted({c.cloud for e in accepted.requests for c in e.choices if not is_local(c.cloud)})
+        clouds = sorted({c.cloud for e in accepted.requests for c in e.choices if not module_facts(c.cloud).local})
         if not clouds:
             return None
         return InvalidInputError.single(

@@ -45,10 +45,8 @@ from router.prices.allowance_store import AllowanceStore
 from router.prices.bookstore import BookStore
 from router.prices.cloud_queries import (
     build_stock_points,
-    diagnose_clouds,
     find_sellers,
-    query_allowances,
-    query_stock,
+    query_clouds,
     sort_stock_hints,
 )
 from router.prices.cloud_settings import LoadedClouds
@@ -108,7 +106,7 @@ def stock(
     asked = find_sellers(words, machine)
     wanted = GangQuery(machine, machines, market, tuple(region or ()))
     with console.progress(f"asking {', '.join(asked)}"):
-        answers = query_stock(asked, loaded, words, moment, limit.total_seconds(), wanted)
+        answers = query_clouds(asked, loaded, words, moment, limit.total_seconds(), lambda cloud: cloud.stock([wanted]))
     hints = sort_stock_hints(
         (c, hint) for c, some in answers.items() if not isinstance(some, ProviderError) for hint in some
     )
@@ -173,7 +171,14 @@ def quotas(
     store = BookStore(books_folder())
     words = load_all_tables(store)
     with console.progress(f"asking {format_count(len(asked), 'cloud')}"):
-        answers = query_allowances(tuple(asked), loaded, words, moment, limit.total_seconds())
+        answers = query_clouds(
+            tuple(asked),
+            loaded,
+            words,
+            moment,
+            limit.total_seconds(),
+            lambda provider: provider.allowances(loaded.settings(provider.cloud).regions),
+        )
     allowances_by_cloud = {name: one for name, one in answers.items() if isinstance(one, AccountAllowances)}
     errors = [(name, "", one) for name, one in answers.items() if isinstance(one, ProviderError)]
     errors += [(name, gap.subject, gap.error) for name, one in allowances_by_cloud.items() for gap in one.gaps]
@@ -263,7 +268,8 @@ def doctor(
     warnings += more
     now = parse_now(None)
     with console.progress(f"asking {format_count(len(asked), 'cloud')}"):
-        found = diagnose_clouds(tuple(asked), loaded, load_all_tables(store), now, limit.total_seconds())
+        tables = load_all_tables(store)
+        found = query_clouds(tuple(asked), loaded, tables, now, limit.total_seconds(), lambda cloud: cloud.diagnose())
     counts = {name: sum(o.cloud == name for b in (book, sandbox) for o in b.offers) for name in asked}
     if output == "json":
         console.out(as_json(found, asked, counts))

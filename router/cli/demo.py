@@ -26,7 +26,7 @@ from typing import IO, Annotated
 import typer
 
 from pricing.money import ZERO, Usd
-from router.app.showback import ReportAdditions, report_of_ledger
+from router.app.showback import report_of_ledger
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import wall_clock
@@ -284,7 +284,7 @@ def summarize_spending(home: Path, now: datetime) -> str:
         months = sorted({entry.period for entry in store.ledger.entries(kind=EntryKind.METERED)})
         queries = (ReportQuery(month=month, now=now) for month in months)
         folders = home / "extract", home / "bills"
-        reports = [report_of_ledger(store, query, *folders, ReportAdditions()) for query in queries]
+        reports = [report_of_ledger(store, query, *folders) for query in queries]
     return "\n".join(line for report in reports for line in summary_lines(report)) or "Nothing was metered."
 
 

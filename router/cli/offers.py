@@ -142,7 +142,7 @@ def risk(
     stepfare prices risk aws/us-east-1/p5.48xlarge
     stepfare prices risk --cloud gcp -o csv --out risk.csv
     """
-    from router.app.queries.pool_risk import find_pool_risks, list_pool_risks
+    from router.app.queries.prices import find_pool_risks, list_pool_risks
     from router.jobs.experience import count_losses, learn_pools
 
     moment = parse_now(now)
@@ -311,10 +311,10 @@ def _unknown_names(folder: Path, selection: store.Selection) -> list[tuple[str, 
     """Return filter values that occur nowhere in the history, each with a suggestion."""
     known = store.list_names(folder)
     filters = {
-        "cloud": (selection.clouds, known.clouds),
-        "region": (selection.regions, known.regions),
-        "zone": (selection.zones, known.zones),
-        "machine type": (selection.instance_types, known.instance_types),
+        "cloud": (selection.clouds, known["cloud"]),
+        "region": (selection.regions, known["region"]),
+        "zone": (selection.zones, known["zone"]),
+        "machine type": (selection.instance_types, known["instance_type"]),
     }
     return [
         (option, value, did_you_mean(value, names))

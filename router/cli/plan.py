@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from router.planning.planner import PlanRequest, Timings
     from router.planning.what_if.what_if_comparison import VariantResult
     from router.render.since_view import SinceView
-    from router.state.made_plans import ListedPlan
+    from router.state.plans import ListedPlan
 
 _NAMED = 3  # jobs that a note names
 # How long nights of 100 and 300 jobs take over the time of their candidates: 3.7 to 5.1 in docs/performance.md.

@@ -16,14 +16,14 @@ from pricing.peak_rates import PRECISIONS, PeakRates, read_peak_rates
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from providers.collector import FetchProgress
-from router.app.queries.prices import compare_books, local_sources
 from router.app.queries.prices import list_books as list_stored
+from router.app.queries.prices import local_sources
 from router.cli import console
 from router.cli.clouds import select_clouds
 from router.cli.console import ExitCode
 from router.cli.options import CloudOption, OutOption, TableFormat, TableOutput, parse_duration_option, parse_now
 from router.cli.site_options import acting_user
-from router.prices.books import SANDBOX, BookDiff, PriceChange, load_book
+from router.prices.books import SANDBOX, BookDiff, PriceChange, diff_books, load_book
 from router.prices.bookstore import BookStore
 from router.prices.data_folders import books_folder, check_home, history_folder
 from router.prices.quality_gates import GateLimits
@@ -123,7 +123,7 @@ def diff(
     stepfare prices diff embedded latest
     stepfare prices diff 3f2a90c1 latest --cloud aws -o json
     """
-    found = compare_books(load_book(before), load_book(after), cloud or (), local_sources(acting_user()))
+    found = diff_books(load_book(before), load_book(after), cloud or ())
     console.write(as_json(found) if output == "json" else diff_as_text(found, limit, console.screen(file=out)), out)
 
 
@@ -245,7 +245,7 @@ def _import_as_text(done: OfferImport) -> str:
     """Return a row per cloud, followed by the offers that were left out or held back."""
     rows = [
         (cloud, str(c.fresh), str(c.added), str(c.changed), str(c.removed))
-        for cloud, c in sorted(done.counts.items())
+        for cloud, c in sorted(done.merged.counts.items())
         if c.fresh or c.removed
     ]
     header = ("CLOUD", "OFFERS", "NEW", "MOVED", "GONE")
@@ -253,11 +253,13 @@ def _import_as_text(done: OfferImport) -> str:
     lines += [wrap_text(f"left out: {d.count} x {d.why}, e.g. {d.example}") for d in done.dropped[:_SHOWN]]
     if len(done.dropped) > _SHOWN:
         lines.append(f"... and rows for {len(done.dropped) - _SHOWN} more reasons")
-    lines += [wrap_text(f"held back: {held}") for held in done.held[:_SHOWN]]
-    if len(done.held) > _SHOWN:
-        lines.append(f"... and {len(done.held) - _SHOWN} more held back; --accept-jumps takes them")
-    if done.passed_over:
-        lines.append(f"passed over: {done.passed_over} that the book knows with a later date or from a better source")
+    lines += [wrap_text(f"held back: {held}") for held in done.merged.held[:_SHOWN]]
+    if len(done.merged.held) > _SHOWN:
+        lines.append(f"... and {len(done.merged.held) - _SHOWN} more held back; --accept-jumps takes them")
+    if done.merged.passed_over:
+        lines.append(
+            f"passed over: {done.merged.passed_over} that the book knows with a later date or from a better source"
+        )
     lines.append(f"stored {done.stored.digest[:12]}, {format_count(done.stored.offers, 'offer')}")
     return "\n".join(lines) + "\n"
 

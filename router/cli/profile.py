@@ -35,7 +35,7 @@ from router.render.tables import format_timestamp
 if TYPE_CHECKING:
     from router.config.job_points import PointFields
     from router.jobs.experience import PoolRun, RunRecords, SpeedRun
-    from router.jobs.fabric_runs import FabricRun
+    from router.jobs.measured_speed import FabricRun
     from router.state.store import StateStore
 
 #: Device that ``--measure`` runs on; auto takes any accelerator, and never the processor.

@@ -52,7 +52,6 @@ def serve(
     """
     from router.console.access import check_certificate, check_exposure, open_console
     from router.console.app import make_console
-    from router.console.job_work import draw_jobs_in_child
     from router.console.server import run_server
     from router.console.spend_questions import keep_costs_current
     from router.console.task_kinds import FUNCTIONS
@@ -90,7 +89,7 @@ def serve(
             runner.drain()
             sender.drain()
 
-        with runner.running(), sender.running(), keep_costs_current(site), draw_jobs_in_child(site):
+        with runner.running(), sender.running(), keep_costs_current(site), site.job_work.in_child():
             run_server(app, listener, announce, site.readiness, on_drain=drain, tls=tls, proxies=entry.trusted_proxies)
 
 

@@ -11,9 +11,8 @@ from pricing.problems import InvalidInputError
 from router.access.identity import Grant, Identity, Role
 from router.app.queries.context import QueryContext
 from router.console.answers import AnswerCache
-from router.console.rates import RateLimits
 from router.console.sign_in.sign_in import SignIn, make_link
-from router.console.site import ConsoleAccess, ConsoleSite
+from router.console.site import ConsoleAccess, ConsoleSite, RateLimits
 from router.deploy.console_settings import ConsoleEntry, OidcEntry, resolve_secret
 
 # Everybody on this machine, where that was asked for.

@@ -21,8 +21,6 @@ from router.app.queries.context import QueryContext
 from router.console.answers import AnswerCache, CachedAnswer
 from router.console.api import description
 from router.console.api import jobs as jobs_api
-from router.console.api import me as me_api
-from router.console.api import offers as offers_api
 from router.console.api import plans as plans_api
 from router.console.api import prices as prices_api
 from router.console.api import quotes as quotes_api
@@ -40,8 +38,8 @@ from router.render.pages import stylesheet
 # Pages and parts of the API, each makes its routes; the first are about a night. Whoever adds one regenerates
 # docs/schema/openapi.json (`stepfare schema openapi`).
 _PARTS = (
-    *(plans, plans_api, quotes, quotes_api, prices, prices_api, offers_api),
-    *(audit, jobs, jobs_api, spend, budgets, spend_api, me_api, tasks_api),
+    *(plans, plans_api, quotes, quotes_api, prices, prices_api),
+    *(audit, jobs, jobs_api, spend, budgets, spend_api, description, tasks_api),
 )
 _WEEK = 7 * 86400
 LEAST_COMPRESSED = 1024
@@ -105,7 +103,6 @@ def make_console(site: ConsoleSite) -> FastAPI:
         app.include_router(sign_in.make_router(site, site.sign_in))
     for part in _PARTS:
         app.include_router(part.make_router(site), responses=ERRORS)
-    app.include_router(description.make_router())
     return app
 
 
@@ -134,7 +131,6 @@ def _static_names() -> frozenset[str]:
 
 @cache
 def _static_answer(name: str) -> CachedAnswer:
-    """Return a file of the package, read once."""
     if name == "pages.css":
         return CachedAnswer.of(stylesheet(), "text/css")
     return CachedAnswer.of(files("router.console").joinpath("static", name).read_bytes(), _kind_of(name))

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from router.console.error_answers import answer_error
-from router.console.sign_in.credentials import CSRF_FIELD, CSRF_HEADER, is_equal
+from router.console.sign_in.sign_in import CSRF_FIELD, CSRF_HEADER, is_equal
 from router.coordinator.bodies import BODY_SECONDS, BodyMemory, body_size, drain, read_body
 from router.coordinator.connections import ADMIT, REFUSE, tell_connection
 
@@ -203,7 +203,6 @@ class AccessGuard:
 
 
 def _stated_size(request: Request) -> int:
-    """Return the length of the body that a request states, or refuse it."""
     try:
         size = body_size(request, LARGEST_BODY)
     except ValueError as error:
@@ -214,7 +213,6 @@ def _stated_size(request: Request) -> int:
 
 
 async def _check_form(request: Request, body: bytes) -> None:
-    """Refuse a form that is not of the session of who asks."""
     expected = getattr(request.state, "csrf_token", "")
     if expected and not is_equal(await _given_token(request, body), expected):
         message = "this form is not of your session"

@@ -1,4 +1,4 @@
-"""The parts that all routes of a console share: query context, identification, cached answers, readiness."""
+"""The parts that all routes of a console share: query context, identification, rates, cached answers, readiness."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import ceil
 from typing import TYPE_CHECKING
+
+from limits import RateLimitItem, parse
 
 from router.access.identity import Identity
 from router.app.queries.context import QueryContext
 from router.console.answers import CSRF_MARK, WHO_MARK, AnswerCache
 from router.console.query_work import QueryWork
-from router.console.rates import RateLimits
 from router.render.figures import day_clock
 from router.render.pages import PageFrame
 from router.state.errors import StateError, TooNewError
@@ -23,6 +25,64 @@ if TYPE_CHECKING:
 
     from router.console.sign_in.oidc import OidcClient
     from router.console.sign_in.sign_in import SignIn
+
+
+# More names and addresses than this are not remembered; those whose window has ended go first.
+_MOST_KEYS = 50_000
+
+
+class RateLimits:
+    """The rates of a console: requests by identity, failed sign-ins by address. A rate of "" is no limit.
+
+    A window begins with the first request of a name. It is measured by the clock that is given: strategies of the
+    library ask the system's, and their memory starts a thread.
+    """
+
+    def __init__(self, requests: str, failed_sign_ins: str, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
+        self._requests = parse(requests) if requests else None
+        self._failures = parse(failed_sign_ins) if failed_sign_ins else None
+        # The count of each name, and when its window ends.
+        self._windows: dict[tuple[str, str], tuple[int, float]] = {}
+
+    def count_request(self, name: str) -> int:
+        """Count a request of somebody; return the seconds to wait where that is too many, else 0."""
+        key = ("request", name)
+        self._count(self._requests, key)
+        return self._seconds_over(self._requests, key, 1)
+
+    def count_failure(self, address: str) -> None:
+        """Count a failed sign-in from an address."""
+        self._count(self._failures, ("failure", address))
+
+    def wait_for(self, address: str) -> int:
+        """Return the seconds until an address may sign in again; 0 where it may now."""
+        return self._seconds_over(self._failures, ("failure", address), 0)
+
+    def _count(self, rate: RateLimitItem | None, key: tuple[str, str]) -> None:
+        if rate is None:
+            return
+        now = self._clock().timestamp()
+        count, ends = self._windows.get(key, (0, 0.0))
+        if ends <= now:
+            if len(self._windows) >= _MOST_KEYS:
+                self._drop_ended(now)
+            count, ends = 0, now + rate.get_expiry()
+        self._windows[key] = (count + 1, ends)
+
+    def _seconds_over(self, rate: RateLimitItem | None, key: tuple[str, str], counted: int) -> int:
+        """Return the seconds to wait where the count, of which ``counted`` are this request, leaves no room; else 0."""
+        now = self._clock().timestamp()
+        count, ends = self._windows.get(key, (0, 0.0))
+        if rate is None or ends <= now or count - counted < rate.amount:
+            return 0
+        return max(1, ceil(ends - now))
+
+    def _drop_ended(self, now: float) -> None:
+        self._windows = {key: window for key, window in self._windows.items() if window[1] > now}
+        if len(self._windows) >= _MOST_KEYS:
+            self._windows.clear()
+
 
 # Titles and URLs of the pages, in the order of the navigation.
 PAGES = (
@@ -47,17 +107,13 @@ UNREADABLE = "the state cannot be read now"
 OTHER_VERSION = "the state was upgraded by a later version of stepfare"
 
 
-def _no_rates() -> RateLimits:
-    return RateLimits("", "", lambda: datetime.fromtimestamp(0, UTC))
-
-
 @dataclass(frozen=True, slots=True)
 class ConsoleAccess:
     """How a console is reached: host names beside those of loopback, whether by https, and its rates."""
 
     hosts: frozenset[str] = frozenset()
     is_secure: bool = False
-    rates: RateLimits = field(default_factory=_no_rates)
+    rates: RateLimits = field(default_factory=lambda: RateLimits("", "", lambda: datetime.fromtimestamp(0, UTC)))
 
 
 @dataclass(slots=True)

@@ -183,11 +183,8 @@ async def _kept(site: ConsoleSite, key: Hashable, make: Callable[[], Any]) -> Co
 def keep_costs_current(site: ConsoleSite) -> Iterator[None]:
     """Let answers serve for a moment and read the ledger in a child process while the block runs."""
     site.share_answers()
-    site.cost_work.start()
-    try:
+    with site.cost_work.in_child():
         yield
-    finally:
-        site.cost_work.close()
 
 
 async def make_newest_month(site: ConsoleSite) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,8 +21,8 @@ from router.app.queries.quote_acceptance import (
     check_acceptable,
     present_budgets,
 )
-from router.app.queries.quote_limits import QuestionLimits
 from router.app.queries.quote_questions import (
+    QuestionLimits,
     QuoteQuestion,
     ask_quote,
     check_question,
@@ -103,15 +104,13 @@ def run_plan(request: dict[str, Any], progress: Callable[[str], None]) -> WorkRe
     now = datetime.fromisoformat(request["now"])
     with open_worker_store(now) as store:
         question = PlanAsked.model_validate(request["question"])
-        result, writes = make_asked_plan(store, question, now, request["made_by"], progress)
-    return WorkResult(Outcome.DONE, result, writes=writes)
+        result, plan = make_asked_plan(store, question, now, request["made_by"], progress)
+    return WorkResult(Outcome.DONE, result, plan=plan)
 
 
 def run_question(request: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
     """Make a quote that was checked when it was asked for; return its id and the document of the answer."""
-    now = datetime.fromisoformat(request["now"])
-    with open_worker_store(now) as store:
-        context = QueryContext(worker_settings(), store, lambda: now, _identity_of(request))
+    with _context_of(request) as context:
         by = Moment.parse(request["by"]) if request["by"] else None
         budget = Usd.parse(request["budget"]) if request["budget"] else None
         limits = _limits_of(request)
@@ -125,12 +124,9 @@ def run_question(request: dict[str, Any], progress: Callable[[str], None]) -> di
 
 def run_acceptance(request: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
     """Make the plan of a quote; return its digest."""
-    now = datetime.fromisoformat(request["now"])
-    with open_worker_store(now) as store:
-        context = QueryContext(worker_settings(), store, lambda: now, _identity_of(request))
-        inputs = AcceptanceInputs(
-            now, budgets=present_budgets(context, now), runs=runs_of_state(context), later=request["later"]
-        )
+    with _context_of(request) as context:
+        now, runs = context.clock(), runs_of_state(context)
+        inputs = AcceptanceInputs(now, budgets=present_budgets(context, now), runs=runs, later=request["later"])
         ceiling = Usd.parse(request["ceiling"]) if request["ceiling"] else None
         try:
             acceptance = accept_quote(context, request["quote"], ceiling, inputs, progress)
@@ -167,9 +163,12 @@ def _limits_of(request: dict[str, Any]) -> QuestionLimits:
     )
 
 
-def _identity_of(request: dict[str, Any]) -> Identity:
-    """Return who asked, confined to the team for which the request was checked."""
-    return Identity(request["who"], (Grant(Role.JOB_OWNER, request["team"] or None),))
+@contextmanager
+def _context_of(request: dict[str, Any]) -> Iterator[QueryContext]:
+    """Open the state for who asked, confined to the team for which the request was checked, as of that moment."""
+    now, grant = datetime.fromisoformat(request["now"]), Grant(Role.JOB_OWNER, request["team"] or None)
+    with open_worker_store(now) as store:
+        yield QueryContext(worker_settings(), store, lambda: now, Identity(request["who"], (grant,)))
 
 
 # What does the work of each kind; the words are those of the stored tasks.

@@ -136,16 +136,15 @@ class WebhookSender:
         deliveries, now = self._store.webhooks, self._clock()
         text = deliveries.cursor()
         if text is None:
-            deliveries.put((), WebhookCursor.at_present(deliveries.heads(), now).text())
+            deliveries.put((), WebhookCursor(deliveries.heads(), now).text())
             return 0
         before = WebhookCursor.parse(text)
         events, after = events_since(self._store, before, now)
         wanted = [self._delivery(event, hook, now) for event in events for hook in self._hooks.values()]
         found = {each.id: each for each in wanted if each is not None}
         new = deliveries.new_ids(found)
-        is_moved = (before.audit, before.journal, before.periods) != (after.audit, after.journal, after.periods)
         # A transaction that writes waits for the disk. What is read again meanwhile makes no second delivery.
-        if not new and now - before.plans < (CURSOR_PAUSE if is_moved else LONGEST_PAUSE):
+        if not new and now - before.plans < (LONGEST_PAUSE if before.heads == after.heads else CURSOR_PAUSE):
             return 0
         return deliveries.put([each for each in found.values() if each.id in new], after.text())
 

@@ -29,8 +29,9 @@ from typing import Any
 from pricing.problems import InvalidInputError
 from router.app.settings import AppSettings
 from router.state.errors import StateError
+from router.state.plans import MadePlanEntry
 from router.state.store import StateStore
-from router.state.tasks import TaskRow, TaskState, TaskWrites
+from router.state.tasks import TaskRow, TaskState
 
 Report = Callable[[str], None]
 
@@ -71,12 +72,12 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkResult:
-    """The end of the work on a task, with its result or a message; ``writes`` are stored with the end of the task."""
+    """The end of the work on a task, with its result or a message; ``plan`` is stored with the end of the task."""
 
     outcome: Outcome
     result: Mapping[str, Any] = field(default_factory=dict)
     message: str = ""
-    writes: TaskWrites | None = None
+    plan: MadePlanEntry | None = None
 
 
 # A function returns its result, or that with what is to be stored with the end of the task.
@@ -124,11 +125,6 @@ class ProcessWorker:
         process.join()
         process.close()
         connection.close()
-
-    @property
-    def pid(self) -> int | None:
-        """Return the number of the child process, where there is one."""
-        return None if self._child is None else self._child[0].pid
 
     def _connection(self) -> Connection:
         if self._child is not None and self._child[0].is_alive():
@@ -343,7 +339,7 @@ class _TaskLink:
         if self._pending:
             self._flush()
         if ended.outcome is Outcome.DONE:
-            self._tasks.finish(task.id, task.worker, ended.result, at, ended.writes)
+            self._tasks.finish(task.id, task.worker, ended.result, at, ended.plan)
         else:
             self._tasks.fail(task.id, task.worker, ended.message, at, ended.result)
 

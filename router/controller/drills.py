@@ -15,7 +15,7 @@ from providers.sandbox.machines import SandboxMachine, SandboxMachines, SandboxN
 from providers.sandbox.stock import StockFile
 from router.state.records import Attempt
 from router.state.store import StateStore
-from terraform.module_metadata import is_local
+from terraform.module_metadata import module_facts
 
 INTERRUPTION, REBALANCE = "interruption", "rebalance"
 _WHAT = {INTERRUPTION: "a drill interrupts this machine", REBALANCE: "a drill may interrupt this machine"}
@@ -119,7 +119,7 @@ def _attempts(store: StateStore, name: str) -> list[Attempt]:
 
 def _is_sandbox(cloud: str) -> bool:
     try:
-        return is_local(cloud)
+        return module_facts(cloud).local
     except ValueError:
         return False
 

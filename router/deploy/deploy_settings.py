@@ -17,7 +17,7 @@ from router.deploy.notify_settings import NotifyEntry, Reference, split_url
 from router.jobs.fields import Count, Flag, Number, RefusedError, Spec, Text, as_many, show_value, suggest
 from router.jobs.quantities import Duration
 from router.jobs.standstill import Standstill
-from router.spot.policies.rules import QUOTED_RULE, Rule
+from router.spot.policies import QUOTED_RULE, Rule
 from terraform.spec import Backend
 
 # Every team may name these variables: whoever applies exported them for jobs.

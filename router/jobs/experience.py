@@ -18,11 +18,18 @@ from pricing.book import PriceBook
 from pricing.hazard import HazardShape, operational_time
 from pricing.machines import Machine
 from pricing.offers import Offer
+from pricing.places import Market
 from pricing.pool_experience import LossReason, PoolExperience, PoolLosses, memory_weight
 from pricing.risk import GangRisk, RiskTable
 from pricing.units import to_digits
-from router.jobs.fabric_runs import FabricRun, learn_fabrics, with_measured_network
-from router.jobs.measured_speed import RELATIVE_ERROR, MeasuredSpeed, correct_workload
+from router.jobs.measured_speed import (
+    RELATIVE_ERROR,
+    FabricRun,
+    MeasuredSpeed,
+    correct_workload,
+    learn_fabrics,
+    with_measured_network,
+)
 from router.jobs.spec import Job
 
 HALF_LIFE = timedelta(days=30)
@@ -31,7 +38,6 @@ LONGEST_MEMORY = 6 * HALF_LIFE
 _PRIOR_RUNS = 2.0  # the usual spread between runs weighs as much as so many of them
 _MOST_NAMED = 5
 _GANG = ("cloud", "instance_type", "accelerator", "accelerators", "machines", "fabric")
-_POOL = ("cloud", "region", "zone", "instance_type", "market")
 T = TypeVar("T")
 
 
@@ -276,7 +282,8 @@ def _pool_row(runs: Sequence[PoolRun], now: datetime) -> PoolExperience:
     weights = [memory_weight(run.at, now) for run in runs]
     lived = [operational_time(HazardShape.FALLING, run.hours) for run in runs]
     return PoolExperience(
-        **{name: getattr(runs[0], name) for name in (*_POOL, "machines")},
+        *_pool_of(runs[0]),
+        machines=runs[0].machines,
         hours=to_digits(sum(w * run.hours for w, run in zip(weights, runs, strict=True))),
         exposure=to_digits(sum(w * x for w, x in zip(weights, lived, strict=True))),
         interruptions=to_digits(sum(w for w, run in zip(weights, runs, strict=True) if run.lost_capacity)),
@@ -288,7 +295,11 @@ def _pool_row(runs: Sequence[PoolRun], now: datetime) -> PoolExperience:
 
 def _loss_row(runs: Sequence[PoolRun], now: datetime) -> PoolLosses:
     losses = to_digits(sum(memory_weight(run.at, now) for run in runs))
-    return PoolLosses(**{name: getattr(runs[0], name) for name in (*_POOL, "reason")}, losses=losses)
+    return PoolLosses(*_pool_of(runs[0]), runs[0].reason, losses)
+
+
+def _pool_of(run: PoolRun) -> tuple[str, str, str | None, str, Market]:
+    return (run.cloud, run.region, run.zone, run.instance_type, Market(run.market))
 
 
 def _counts(at: datetime, now: datetime) -> bool:

@@ -40,7 +40,6 @@ class StepSeconds:
 
     @property
     def largest(self) -> tuple[str, float]:
-        """Return the kind that takes longest, and its share of all parts."""
         kinds = self.kinds
         name = max(kinds, key=lambda kind: kinds[kind])
         return name, kinds[name] / sum(kinds.values())
@@ -60,12 +59,10 @@ class GangLayout:
 
     @property
     def fits(self) -> bool:
-        """Return whether it fits in the memory that a job can use."""
         return self.need.total <= self.room_gib
 
     @property
     def largest_need(self) -> str:
-        """Return the name of the term that needs most memory."""
         return max((field.name for field in fields(self.need)), key=lambda name: float(getattr(self.need, name)))
 
 

@@ -198,11 +198,9 @@ class _FinishTime:
     spreads: NDArray[np.float64]
 
     def probability_by(self, wall_hours: float) -> float:
-        """Return P(done by then)."""
         return float(self.weights @ ndtr((wall_hours - self.centres) / self.spreads))
 
     def density_at(self, wall_hours: float) -> float:
-        """Return the derivative of :meth:`probability_by`."""
         deviations = (wall_hours - self.centres) / self.spreads
         return float(self.weights @ (np.exp(-0.5 * deviations * deviations) / self.spreads)) * _ROOT_HALF / _ROOT_PI
 

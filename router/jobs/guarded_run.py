@@ -191,7 +191,6 @@ def _speeds(run: GuardedWork) -> tuple[tuple[float, float], ...]:
 
 
 def _works(run: GuardedWork) -> Floats:
-    """Return the hours of work at each speed."""
     return run.work * np.array([float(run_share(run.relative_error, z)) for z, _ in _speeds(run)])
 
 
@@ -225,7 +224,6 @@ class _Starts:
 
     @classmethod
     def of(cls, run: GuardedWork, windows: Floats) -> _Starts:
-        """Return the windows that are left of these."""
         waits = np.array([run.recovery * wait for wait, _ in REMAINING_POINTS] if run.recovery > 0 else [])
         later = windows - waits[:, None]
         # All windows that are too short for the gang have the same figures, but for the time until the end.
@@ -288,19 +286,25 @@ class _RunsAtSpeeds:
     """Runs at several speeds, whose pools have the same waits; all have a fallback or none has.
 
     The windows of all runs follow each other: ``run_of`` has the run's number for each window; ``spot`` is what the
-    runs do on spot. Figures are by [variant, speed, window, level], with the variants of :class:`LevelFigures`.
+    runs do on spot. ``work``, ``ratio``, ``wasted`` and ``start`` are by window; ``slack`` by [speed, window, 1] is the
+    hours that may be lost before the fallback has to begin. Figures are by [variant, speed, window, level], with the
+    variants of :class:`LevelFigures`.
     """
 
     runs: Sequence[GuardedWork]
     run_of: NDArray[np.intp]
     windows: Floats
     spot: SpotRuns
+    work: Floats
+    ratio: Floats
+    wasted: Floats
+    start: Floats
+    slack: Floats
 
     @classmethod
     def of(
         cls, runs: Sequence[tuple[GuardedWork, Floats]], shape: HazardShape, levels: tuple[float, ...]
     ) -> _RunsAtSpeeds:
-        """Return these runs in their windows."""
         ends = np.cumsum([0, *(len(windows) for _, windows in runs)]).tolist()
         works = [run for run, _ in runs]
         wastes = [run.restart + run.loss for run in works]
@@ -316,7 +320,12 @@ class _RunsAtSpeeds:
             wasted=np.array([mean_life_within(shape, levels, waste) for waste in wastes]),
         )
         run_of = np.repeat(np.arange(len(runs)), np.diff(ends))
-        return cls(works, run_of, np.concatenate([windows for _, windows in runs]), spot)
+        windows = np.concatenate([windows for _, windows in runs])
+        work, start = spot.works[:, run_of, None], spot.starts[run_of, None]
+        ratio = np.array([1.0 if run.fallback_ratio is None else run.fallback_ratio for run in works])[run_of, None]
+        margin = np.array([run.margin for run in works])[run_of, None]
+        slack = windows[:, None] - start - margin - work * np.maximum(1.0, ratio)
+        return cls(works, run_of, windows, spot, work, ratio, spot.wasted[run_of], start, slack)
 
     def _by_window(self, figure: Callable[[GuardedWork], float]) -> Floats:
         """Return a figure of runs by [window, 1]."""
@@ -326,30 +335,7 @@ class _RunsAtSpeeds:
     def _falls_back(self) -> bool:
         return self.runs[0].fallback_ratio is not None
 
-    @property
-    def _work(self) -> Floats:
-        return self.spot.works[:, self.run_of, None]
-
-    @property
-    def _ratio(self) -> Floats:
-        return self._by_window(lambda run: 1.0 if run.fallback_ratio is None else run.fallback_ratio)
-
-    @property
-    def _wasted(self) -> Floats:
-        return self.spot.wasted[self.run_of]
-
-    @property
-    def _start(self) -> Floats:
-        return self._by_window(lambda run: run.fallback_start)
-
-    @property
-    def _slack(self) -> Floats:
-        """Return the hours by [speed, window, 1] that may be lost before the fallback has to begin."""
-        least = self._work * np.maximum(1.0, self._ratio)
-        return np.asarray(self.windows[:, None] - self._start - self._by_window(lambda run: run.margin) - least)
-
     def level_figures(self) -> list[LevelFigures]:
-        """Return the figures of each run."""
         figures, spot = self.variants(), self.spot
         # The mean over speeds, which are the last axis then.
         by_speed = np.stack([figures[:, :, speed] for speed in range(len(spot.works))], axis=-1)
@@ -372,8 +358,7 @@ class _RunsAtSpeeds:
         ]
 
     def variants(self) -> Floats:
-        """Return the figures by [figure, variant, speed, window, level]."""
-        slack = self._slack
+        slack = self.slack
         spare = np.where(np.isfinite(slack), np.maximum(slack, 0.0), 0.0)
         kept = np.array([0.0, *(BRIDGED_SHARES if self._falls_back else ())])[:, None, None, None] * spare
         sums = self.spot.sums((slack - kept)[..., 0])
@@ -384,13 +369,7 @@ class _RunsAtSpeeds:
 
     def figures(self, sums: Sums) -> Floats:
         """Return the figures, first of all axes, of runs that are on the fallback for good once they need it."""
-        slack, work, ratio, start, wasted = (
-            self._slack,
-            self._work,
-            self._ratio,
-            self._start,
-            self._wasted,
-        )
+        slack, work, ratio, start, wasted = self.slack, self.work, self.ratio, self.start, self.wasted
         begun = begins_on_spot(slack)
         probability, remaining = sums.probability + 1 - begun, sums.remaining + (1 - begun) * work
         last_moment = sums.last_moment + 1 - begun
@@ -424,8 +403,8 @@ class _RunsAtSpeeds:
 
         ``begins`` is the probability that they do not suffice, ``remaining`` the work that is left then.
         """
-        ratio, start, wasted = self._ratio, self._start, self._wasted
-        left = np.minimum(remaining / np.maximum(begins, NOTHING), self._work)
+        ratio, start, wasted = self.ratio, self.start, self.wasted
+        left = np.minimum(remaining / np.maximum(begins, NOTHING), self.work)
         levels = tuple(self.spot.levels.tolist())
         lives = [lives_after(self.spot.shape, levels, waste) for waste in self.spot.wastes.tolist()]
         life, square = Lives.of_windows(lives, self.run_of).kept(left)

@@ -65,7 +65,6 @@ class SoldMachines:
 
     @property
     def accelerators(self) -> list[str]:
-        """Return the names of all accelerators that machines have."""
         return sorted({machine.accelerator for machine in self.machines.values()})
 
     def accelerator(self, name: str) -> str | None:
@@ -103,12 +102,10 @@ class GangRequest:
 
     @property
     def totals(self) -> list[str]:
-        """Return the gangs as a job file writes them."""
         return [f"{name}:{count * self.machines}" for name, count in self.per_machine]
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Return ``workload`` and ``gang`` of the job."""
         hint = "measured with this gang; or replace `profile` by a `transformer` shape"
         fabric = "rdma" if self.rdma else "ethernet"
         points = [

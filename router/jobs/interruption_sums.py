@@ -92,7 +92,6 @@ class SpotRuns:
         return Sums(*sums.take(np.concatenate(place), axis=3))
 
     def _select(self, runs: Sequence[int]) -> SpotRuns:
-        """Return some of the runs."""
         ends = np.cumsum([0, *(self.spans[run].stop - self.spans[run].start for run in runs)]).tolist()
         return replace(
             self,
@@ -141,7 +140,6 @@ class _CountedLives:
 
     @classmethod
     def of(cls, runs: SpotRuns, lasts: NDArray[np.int64]) -> _CountedLives:
-        """Return them for as many counts as matter in any run."""
         last = max(int(lasts.max()), LEAVE_AFTER)
         works = runs.works
         ends = np.maximum(works - runs.losses, works / 2)  # the last save need not be made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -66,8 +66,6 @@ _READ_OF_CONTAINER = {
 
 @dataclass(frozen=True, slots=True)
 class _Pods:
-    """Pods of one kind: their name, how many, and their specification."""
-
     name: str
     number: int
     spec: Mapping[str, Any]
@@ -108,9 +106,7 @@ def from_kubernetes(documents: Sequence[Any], sold: SoldMachines | None = None) 
         try:
             jobs.append(_job(item, maps, sold, lost))
         except InvalidInputError as error:
-            raise InvalidInputError(
-                type(problem)(str(number), problem.field, problem.what, problem.remedy) for problem in error.problems
-            ) from None
+            raise InvalidInputError(replace(problem, where=str(number)) for problem in error.problems) from None
     return jobs
 
 
@@ -192,7 +188,6 @@ def _whole(value: object, field: str) -> int:
 
 
 def _replicas(spec: Mapping[str, Any]) -> Iterator[_Pods]:
-    """Yield the pods of a PyTorchJob, those of the master first."""
     replicas = _mapping(spec.get("pytorchReplicaSpecs"))
     for name in sorted(replicas, key=lambda word: (word.lower() != "master", word)):
         field = f"spec.pytorchReplicaSpecs.{name}"
@@ -220,7 +215,6 @@ def _amounts(container: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _accelerators(container: Mapping[str, Any]) -> int:
-    """Return how many accelerators a container asks for."""
     found = [str(amount) for name, amount in _amounts(container).items() if _GPU.search(name)]
     return sum(int(amount) for amount in found if amount.isdecimal())
 
@@ -293,16 +287,12 @@ def _env(container: Mapping[str, Any], maps: Mapping[str, Mapping[str, Any]], lo
         elif source:
             lost.append(f"env {name}: known to the cluster only ({', '.join(source)})")
         else:
-            text = "" if value is None else _env_text(value)
+            # A value that should be text and is not stands as Kubernetes would show it.
+            text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
             env[name] = _VARIABLE.sub(lambda match: str(env.get(match[1], match[0])), text)
     if container.get("envFrom"):
         lost.append("envFrom: name the variables under `run.env`")
     return env
-
-
-def _env_text(value: object) -> str:
-    """Return a value that should be text and is not, as Kubernetes would show it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _command(pods: Sequence[_Pods], env: set[str], lost: list[str], *, numbered: bool) -> Any:

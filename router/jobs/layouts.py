@@ -87,11 +87,9 @@ class MemoryNeed:
 
     @property
     def total(self) -> float:
-        """Return the sum of the terms."""
         return self.states + self.activations + self.logits
 
     def __str__(self) -> str:
-        """Return the terms in words."""
         logits = f", {self.logits:.1f} for logits" if self.logits else ""
         return (
             f"{self.states:.1f} for weights, gradients and optimizer states, {self.activations:.1f} for activations"

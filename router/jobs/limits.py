@@ -109,7 +109,6 @@ class Reservation(_PlaceSpec):
 
     @property
     def cost(self) -> ReservedCost:
-        """Return what is known of the reservation's price."""
         if self.sunk:
             return "sunk"
         return "unknown" if self.usd_per_hour is None else "amortised"
@@ -251,11 +250,6 @@ class Carbon(Spec):
     )
 
 
-def _drop_empty(value: object) -> object:
-    """Drop keys without a value: ``limits:`` with nothing after it is the same as not writing it."""
-    return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
-
-
 class Limits(Spec):
     """The limits file. Everything is optional; :meth:`none` limits nothing."""
 
@@ -304,20 +298,18 @@ class Limits(Spec):
 
     @property
     def digest(self) -> str:
-        """Return SHA-256 (hex) of the JSON."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     @model_validator(mode="before")
     @classmethod
-    def _empty_sections(cls, value: Any) -> Any:
-        return _drop_empty(value)
+    def _drop_empty_sections(cls, value: Any) -> Any:
+        """Drop keys without a value: ``limits:`` with nothing after it is the same as not writing it."""
+        return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
 
     @model_validator(mode="after")
     def _unique(self) -> Limits:
-        _refuse_duplicates("limits", (limit.name for limit in self.limits))
-        _refuse_duplicates("reservations", (reservation.name for reservation in self.reservations))
-        _refuse_duplicates("maintenance", (window.name for window in self.maintenance))
-        _refuse_duplicates("commitments", (commitment.name for commitment in self.commitments))
+        for section in ("limits", "reservations", "maintenance", "commitments"):
+            _refuse_duplicates(section, (each.name for each in getattr(self, section)))
         _refuse_overlaps(self.commitments)
         _refuse_duplicates("discounts", map(str, self.discounts))
         _refuse_duplicates("teams", (entry.team for entry in self.teams))

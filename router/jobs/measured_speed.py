@@ -1,20 +1,24 @@
-"""Correct the speeds that a job states by what was measured: on its own gang now, and on earlier runs. Pure.
+"""Correct speeds and networks by what was measured: on a job's own gang now, and on earlier runs. Pure.
 
-Design notes speed and learning. There is one rule for both; they differ in how many runs a measure is worth.
+Design notes speed and learning. One rule corrects by both; they differ in how many runs a measure is worth.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from pricing.book import PriceBook
+from pricing.machine_images import explain_fabric
 from pricing.machines import Machine
 from pricing.units import to_digits
-from router.jobs.spec import ProfilePoint, Workload
-from router.jobs.speed import Speed, gang_speed
+from router.agent.protocol import LEAST_SHARE
+from router.jobs.profile_point import ProfilePoint
+from router.jobs.speed import Speed, bus_bandwidth, gang_speed, network_of_bandwidth
+from router.jobs.workload import Workload
 
 RELATIVE_ERROR = 0.05  # standard deviation of a speed from run to run of one job on one kind of gang
 #: A job's own gang counts as so many earlier runs: beside it, what the job states has a part of 1/2501 at most.
@@ -22,6 +26,9 @@ OWN_GANG_RUNS = 100.0
 # A stated speed counts as no surer than an estimate from a shape once runs are known.
 _LEAST_STATED_ERROR = 0.25
 _OWN_GANG = "this job's own gang"
+#: A measurement counts for so long: software and cables are repaired.
+COUNTS_FOR = timedelta(days=30)
+_MEASURED = "an all-reduce there gave "
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +119,46 @@ def _is_replaced(stated: ProfilePoint, point: ProfilePoint) -> bool:
 def _mean_ratio(ratios: Sequence[tuple[float, float]]) -> float:
     total = sum(weight for weight, _ in ratios)
     return math.exp(sum(weight * math.log(ratio) for weight, ratio in ratios) / total) if total else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class FabricRun:
+    """The bus bandwidth that one attempt's gang measured in one place, and what its plan assumed, in GB/s."""
+
+    attempt: str
+    cloud: str
+    region: str
+    zone: str | None
+    instance_type: str
+    machines: int
+    gb_per_s: float
+    assumed_gb_per_s: float | None
+    at: datetime
+
+
+def learn_fabrics(runs: Iterable[FabricRun], now: datetime) -> tuple[FabricRun, ...]:
+    """Return the newest measurement up to ``now`` of each place and machine type that still counts, sorted."""
+    newest: dict[tuple[str, str, str, str], FabricRun] = {}
+    for run in sorted(runs, key=lambda run: (run.at, run.attempt)):
+        if timedelta(0) <= now - run.at <= COUNTS_FOR:
+            newest[run.cloud, run.region, run.zone or "", run.instance_type] = run
+    return tuple(run for _, run in sorted(newest.items()))
+
+
+def with_measured_network(machine: Machine, zone: str | None, fabrics: Iterable[FabricRun]) -> Machine:
+    """Return the machine with the network that was measured in its region, where that is below half of its own.
+
+    It is planned as Ethernet then: its fabric does not work there. A healthy measurement changes nothing, because
+    speeds are fitted with the rates of data sheets. Where no zone is stated the newest of the region counts.
+    """
+    found = [run for run in fabrics if zone is None or run.zone in (None, zone)]
+    run, assumed = max(found, key=lambda run: run.at, default=None), bus_bandwidth(machine)
+    if run is None or assumed is None or run.gb_per_s >= LEAST_SHARE * assumed:
+        return machine
+    source = f"{_MEASURED}{run.gb_per_s:.3g} of {assumed:.3g} GB/s on {run.at.astimezone(UTC):%Y-%m-%d} ({run.attempt})"
+    return replace(machine, fabric="ethernet", inter_node_gbps=network_of_bandwidth(run.gb_per_s), source=source)
+
+
+def explain_network(machine: Machine) -> str:
+    """Return why several of the machines are planned at less than their fabric; "" where they are not."""
+    return machine.source if machine.source.startswith(_MEASURED) else explain_fabric(machine)

@@ -122,7 +122,6 @@ class _ChangingRuns:
 
     @classmethod
     def of(cls, runs: Sequence[ChangingRun], *, endless: bool) -> _ChangingRuns:
-        """Return these runs together; with no last moment they are ``endless``."""
         ratios = [0.0 if run.price_ratio is None else run.price_ratio for run in runs]
         others = [run.others for run in runs if run.others is not None]
         return cls(
@@ -136,7 +135,6 @@ class _ChangingRuns:
         )
 
     def expect(self) -> list[ChangingFigures]:
-        """Return the expectation of each."""
         begun, best = self._begun(), self._cheapest(self.fallback)
         gone = self._gone(begun)
         gone[_SPOT] += (self.elsewhere - 1) * (gone[_SPOT] - begun[_SPOT])
@@ -182,7 +180,6 @@ class _ChangingRuns:
         return np.concatenate(parts, axis=1)
 
     def _mean(self, figures: Floats) -> Floats:
-        """Return the expectation over the levels of each run's hazard."""
         return np.asarray((figures @ self.weights[:, :, None])[..., 0])
 
     def _begun(self) -> Floats:

@@ -77,7 +77,6 @@ class StepPlace:
 
     @property
     def accelerators(self) -> float:
-        """Return the accelerators of the gang."""
         return self.machines * self.per_machine
 
 

@@ -35,7 +35,6 @@ _TERMS: Final = 12  # of the inversion: about seven digits
 
 
 def _merge(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return the point at the mean of some, with their weight."""
     weight = sum(own for _, own in points)
     return sum(wait * own for wait, own in points) / weight, weight
 

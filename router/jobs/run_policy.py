@@ -56,7 +56,6 @@ class RunPolicy:
 
     @property
     def content(self) -> dict[str, Any]:
-        """Return the policy as JSON data."""
         return {"name": self.name, "parameters": dict(self.parameters)}
 
     @property

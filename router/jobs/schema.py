@@ -70,8 +70,6 @@ def schema_text(schema: Schema) -> str:
 
 
 class _Generator(GenerateJsonSchema):
-    """A schema generator that writes defaults as a user would."""
-
     def encode_default(self, dft: Any) -> Any:
         if isinstance(dft, timedelta):
             return format_duration(dft)

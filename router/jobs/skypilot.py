@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pricing.problems import InvalidInputError
@@ -60,9 +61,7 @@ def from_skypilot_file(documents: Sequence[Any], sold: SoldMachines) -> list[Imp
         try:
             job = from_skypilot(task, sold)
         except InvalidInputError as error:
-            raise InvalidInputError(
-                type(problem)(str(number), problem.field, problem.what, problem.remedy) for problem in error.problems
-            ) from None
+            raise InvalidInputError(replace(problem, where=str(number)) for problem in error.problems) from None
         if header or len(tasks) > 1:
             job = _of_several(job, header, before, number, names)
             before = str(job.job_yaml["name"])
@@ -199,12 +198,9 @@ def _storage(task: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
             fields.setdefault("checkpoint", {"size_gib": fill("GiB of one checkpoint, or `none`")})
             lost.append(f"{where}: {source} (a place of checkpoints, it seems; the command has to mount it)")
         else:
-            _offer_data(fields, source, fill("GiB, or `500 GB`"), _mode(mode), where, lost)
+            way = "copy" if mode == "COPY" else "stream"
+            _offer_data(fields, source, fill("GiB, or `500 GB`"), way, where, lost)
     return fields
-
-
-def _mode(mode: str) -> str:
-    return "copy" if mode == "COPY" else "stream"
 
 
 def _offer_data(fields: dict[str, Any], uri: str, size: object, mode: str, where: str, lost: list[str]) -> None:

@@ -167,7 +167,6 @@ def _image_of(choice: Mapping[str, Any]) -> object:
 
 
 def _gangs(choice: Mapping[str, Any], nodes: int, sold: SoldMachines, lost: list[str]) -> Iterator[tuple[str, int]]:
-    """Yield what each machine of an alternative may have."""
     named = choice.get("accelerators")
     machine_type = choice.get("instance_type")
     if machine_type is not None:
@@ -208,8 +207,6 @@ def _accelerators(named: object, lost: list[str]) -> Iterator[tuple[str, int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A place as a residency token, and whether it is one that is planned."""
-
     token: str
     planned: bool
 
@@ -272,7 +269,6 @@ def _image(image_ids: list[object], lost: list[str]) -> str | None:
 
 
 def _labels(choices: list[dict[str, Any]], lost: list[str]) -> dict[str, str]:
-    """Return the labels on which all alternatives agree."""
     found = [{str(k): str(v) for k, v in mapping_of(choice, "labels").items()} for choice in choices]
     agreed = {key: value for key, value in found[0].items() if all(labels.get(key) == value for labels in found)}
     lost.extend(
@@ -284,7 +280,6 @@ def _labels(choices: list[dict[str, Any]], lost: list[str]) -> dict[str, str]:
 
 
 def _priority(priorities: list[object], lost: list[str]) -> int | None:
-    """Return the priority, where it is one of ours and all alternatives agree on it."""
     if any(priority != priorities[0] for priority in priorities):
         lost.append("priority: not the same in all of the alternatives")
         return None

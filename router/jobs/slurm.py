@@ -101,12 +101,10 @@ class _Script:
     lost: list[str] = field(default_factory=list)
 
     def refuse(self, option: str, what: str, remedy: str) -> InvalidInputError:
-        """Return the error for an option, at its line."""
         where = str(self.lines.get(option, 1))
         return InvalidInputError.single(what, where=where, field=f"--{option}", remedy=remedy)
 
     def number(self, option: str) -> int | None:
-        """Return the whole number of an option, None where it is not there."""
         value = self.options.get(option)
         if value is None:
             return None
@@ -167,8 +165,6 @@ def from_batch_script(text: str, sold: SoldMachines | None = None, file_name: st
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser of options that raises for what it cannot read."""
-
     def error(self, message: str) -> NoReturn:
         raise ValueError(message)
 
@@ -217,7 +213,8 @@ def _read(text: str) -> _Script:
     if "array" in script.options:
         what = f"--array {script.options['array']} makes many jobs of one script"
         raise script.refuse("array", what, "import a script for each index, with SLURM_ARRAY_TASK_ID set in it")
-    script.lost.extend(f"--{name} {value}: {_VALUED[name][1]}" for name, value in script.options.items() if _says(name))
+    reasons = {name: why for name, (_, why) in _VALUED.items() if why}
+    script.lost.extend(f"--{name} {v}: {reasons[name]}" for name, v in script.options.items() if name in reasons)
     if limit := script.options.get("time"):
         script.lost.extend(_time_words(limit))
     script.body = "\n".join(body)
@@ -225,10 +222,6 @@ def _read(text: str) -> _Script:
         script.lost.append("`module`: software of the cluster; have it in the image")
         script.body = f"module() {{ :; }}\nml() {{ :; }}\n{script.body.strip()}"
     return script
-
-
-def _says(name: str) -> bool:
-    return bool(_VALUED.get(name, ("", ""))[1])
 
 
 def _time_words(limit: str) -> Iterator[str]:
@@ -279,7 +272,6 @@ def _typed(script: _Script, option: str) -> tuple[str, int]:
 
 
 def _gang(script: _Script, machines: int, sold: SoldMachines) -> GangRequest:
-    """Return the gang; without alternatives where its type or number is not known."""
     option = next(
         (o for o in ("gpus-per-node", "gres", "tres-per-node", "gpus-per-task", "gpus") if o in script.options), None
     )
@@ -310,7 +302,6 @@ def _gang(script: _Script, machines: int, sold: SoldMachines) -> GangRequest:
 
 
 def _tasks(script: _Script, machines: int, accelerators: int | None) -> int:
-    """Return how many tasks ``srun`` starts on each machine."""
     if stated := script.number("ntasks-per-node"):
         return stated
     if total := script.number("ntasks"):

@@ -29,8 +29,7 @@ from router.jobs.fields import (
     parse_name,
     show_value,
 )
-from router.jobs.gang import Gang, GangOption
-from router.jobs.profile_point import ProfilePoint
+from router.jobs.gang import Gang
 from router.jobs.quantities import (
     Dollars,
     Duration,
@@ -45,9 +44,9 @@ from router.jobs.quantities import (
     parse_gib,
     parse_usd,
 )
-from router.jobs.residency import PlaceRule, Residency
+from router.jobs.residency import Residency
 from router.jobs.standstill import Standstill
-from router.jobs.workload import Transformer, Workload
+from router.jobs.workload import Workload
 
 
 class MixedPart(Spec):
@@ -99,7 +98,6 @@ class Placement(Spec):
 
     @property
     def region_id(self) -> RegionId:
-        """Return the region with its cloud."""
         return RegionId(self.cloud, self.region)
 
 
@@ -152,8 +150,6 @@ def is_less_sure(probability: float | None, confidence: float) -> bool:
 
 
 def _most(longest: timedelta) -> Callable[[timedelta | None], timedelta | None]:
-    """Return a check that refuses longer durations."""
-
     def check(value: timedelta | None) -> timedelta | None:
         if value is not None and value > longest:
             raise RefusedError(
@@ -384,10 +380,6 @@ def find_literal_secrets(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
 PlacementRule = Literal["communication", "memory", "data", "compute", "none"]
 
 
-def _none_from_text(value: object) -> object:
-    return None if value == "none" else value
-
-
 def _always_after(start: Moment | None, end: Moment | None) -> bool:
     """Return whether the start is not before the end whenever planning happens; False where that depends on it."""
     if start is None or end is None:
@@ -439,7 +431,7 @@ class Job(Spec):
         default=timedelta(days=7), description="Without a deadline: start within this; at most 366 days."
     )
     market: MarketRule = MarketRule()
-    checkpoint: Annotated[Checkpoint | None, BeforeValidator(_none_from_text)] = None
+    checkpoint: Annotated[Checkpoint | None, BeforeValidator(lambda value: None if value == "none" else value)] = None
     startup: Duration = Field(default=timedelta(minutes=10), description="Billed: boot, restore, warm-up.")
     idle: Annotated[Duration | None, AfterValidator(_most(_DAY))] = Field(
         default=None,
@@ -542,7 +534,6 @@ class Job(Spec):
 
     @property
     def may_be_late(self) -> bool:
-        """Return whether the job is to run even if its deadline does not hold."""
         return self.late == "allowed"
 
     @property
@@ -558,7 +549,6 @@ class Job(Spec):
 
     @property
     def steps_left(self) -> int:
-        """Return the steps that are still to be done."""
         return self.steps - (self.status.steps_done if self.status else 0)
 
     @property
@@ -575,26 +565,3 @@ class Job(Spec):
             content["run"]["env"] = [f"{n}={references[n]}" if n in references else n for n, _ in self.run.env]
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
-
-
-__all__ = [
-    "Checkpoint",
-    "Code",
-    "Data",
-    "EgressCap",
-    "Gang",
-    "GangOption",
-    "Interruptions",
-    "Job",
-    "MarketRule",
-    "Moment",
-    "PlaceRule",
-    "Placement",
-    "PlacementRule",
-    "ProfilePoint",
-    "Residency",
-    "Run",
-    "Status",
-    "Transformer",
-    "Workload",
-]

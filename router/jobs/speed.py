@@ -424,7 +424,6 @@ def choose_layout(
 def _choose_for_gang(
     model: Transformer, machine: Machine, machines: int, accelerator: Accelerator
 ) -> tuple[ChosenLayout, StepTimes] | UnknownSpeed:
-    """Return the fastest layout that fits a gang, once for its speed and for the terms of its step."""
     links = gang_links(model.precision, machine, machines, accelerator)
     return links if isinstance(links, UnknownSpeed) else choose_layout(model, links, accelerator)
 

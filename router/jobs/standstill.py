@@ -85,7 +85,6 @@ class StandstillFinding:
 
     @property
     def text(self) -> str:
-        """Return the finding for a person."""
         lasts, limit = format_duration(_whole_minutes(self.lasts)), format_duration(_whole_minutes(self.limit))
         if self.step is None:
             return f"reports no step, {lasts} after all ranks met ({limit} were expected at most)"

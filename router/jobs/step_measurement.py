@@ -70,7 +70,6 @@ class StepTimings:
 
     @property
     def median(self) -> float:
-        """Return the median step in seconds."""
         return statistics.median(self.seconds)
 
     @property
@@ -98,12 +97,10 @@ class ScaledStep:
 
     @property
     def whole(self) -> bool:
-        """Return whether all layers were timed, so that nothing was scaled."""
         return self.timings[0].shape.layers == self.layers
 
     @property
     def depths(self) -> str:
-        """Return which layers were timed, in words."""
         if self.whole:
             return f"all {self.layers} layers"
         *others, last = (str(t.shape.layers) for t in self.timings)

@@ -69,10 +69,6 @@ class Layout(Spec):
     accumulation: Size = Field(default=None, description="Micro-batches of a replica in a step.")
 
 
-def _layout_words(value: object) -> object:
-    return {} if value == "auto" else value
-
-
 class Transformer(Spec):
     """The shape of a transformer, and how it is trained. ``tokens_per_step`` is the global batch."""
 
@@ -92,7 +88,10 @@ class Transformer(Spec):
     experts: Count | None = Field(default=None, description="Experts of a layer, in a mixture of experts.")
     vocabulary: Count | None = Field(default=None, description="Tokens of the vocabulary: the memory of its logits.")
     layout: Annotated[
-        Layout | None, BeforeValidator(_layout_words, json_schema_input_type=Literal["auto"] | Layout | None)
+        Layout | None,
+        BeforeValidator(
+            lambda value: {} if value == "auto" else value, json_schema_input_type=Literal["auto"] | Layout | None
+        ),
     ] = Field(default=None, description="Left out: data parallel alone. `auto`: the fastest layout that fits.")
 
     @model_validator(mode="after")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pricing.atomic_file import write_atomic
+from pricing.offers import MachinePool
 from pricing.places import Market
 from pricing.problems import InvalidInputError
 from pricing.units import format_utc
@@ -40,22 +41,12 @@ class CloudAllowances:
 
 
 @dataclass(frozen=True, slots=True)
-class StockCount:
+class StockCount(MachinePool):
     """Machines that a cloud counted at ``read_at``; they match offers as a limit of the limits file does."""
 
-    cloud: str
-    region: str
-    zone: str | None
-    instance_type: str
-    market: Market
     machines: int
     source: str
     read_at: datetime
-
-    @property
-    def pool(self) -> tuple[str, str, str | None, str, Market]:
-        """Return the place, type and market of the machines."""
-        return (self.cloud, self.region, self.zone, self.instance_type, self.market)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +82,6 @@ class AllowanceStore:
         return path
 
     def _sound(self) -> AllowanceReading:
-        """Return the newest reading that can be read; an empty one where none can."""
         for path in reversed(self._paths()):
             try:
                 return read_allowances(path)
@@ -111,14 +101,14 @@ def _merged(
 ) -> AllowanceReading:
     """Return a reading with the clouds and pools that were read now, and the earlier ones of all others."""
     fresh = {name: CloudAllowances(now, one.quotas, one.held) for name, one in allowances.items()}
-    counts = {count.pool: count for count in before.stock}
+    counts = {count.key: count for count in before.stock}
     for cloud, hint in stock:
         # Reserved machines are for sale by the block, and no job can be placed on them before they are bought.
         if hint.machines is not None and hint.market is not Market.RESERVED:
             place = (cloud, hint.region, hint.zone, hint.instance_type, hint.market)
-            counts[place] = StockCount(*place, hint.machines, hint.source, now)
-    ordered = sorted(counts.values(), key=lambda c: tuple(part or "" for part in c.pool))
-    return AllowanceReading({**before.clouds, **fresh}, tuple(ordered))
+            count = StockCount(*place, hint.machines, hint.source, now)
+            counts[count.key] = count
+    return AllowanceReading({**before.clouds, **fresh}, tuple(counts[key] for key in sorted(counts)))
 
 
 def allowances_to_json(reading: AllowanceReading) -> str:

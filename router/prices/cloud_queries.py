@@ -9,11 +9,10 @@ from typing import TypeVar
 
 from pricing.book import PriceBook
 from pricing.history import PricePoint
-from pricing.places import Market
 from pricing.problems import InvalidInputError
 from providers.caller import Caller
 from providers.errors import ProviderError
-from providers.protocol import AccountAllowances, Diagnosis, GangQuery, Provider, StockHint
+from providers.protocol import GangQuery, Provider, StockHint
 from providers.registry import open_provider
 from providers.session import Session
 from router.prices.cloud_settings import LoadedClouds
@@ -21,32 +20,7 @@ from router.prices.cloud_settings import LoadedClouds
 T = TypeVar("T")
 
 
-def diagnose_clouds(
-    names: Sequence[str], clouds: LoadedClouds, words: PriceBook, now: datetime, limit_s: float
-) -> dict[str, Diagnosis | ProviderError]:
-    """Return each adapter's diagnosis; an error where it could not even be opened."""
-    return _ask_all(names, clouds, words, now, limit_s, lambda provider: provider.diagnose())
-
-
-def query_allowances(
-    names: Sequence[str], clouds: LoadedClouds, words: PriceBook, now: datetime, limit_s: float
-) -> dict[str, AccountAllowances | ProviderError]:
-    """Return quotas and reserved capacity, in the regions that the clouds file names or else in all."""
-
-    def ask(provider: Provider) -> AccountAllowances:
-        return provider.allowances(clouds.settings(provider.cloud).regions)
-
-    return _ask_all(names, clouds, words, now, limit_s, ask)
-
-
-def query_stock(
-    names: Sequence[str], clouds: LoadedClouds, words: PriceBook, now: datetime, limit_s: float, gang: GangQuery
-) -> dict[str, tuple[StockHint, ...] | ProviderError]:
-    """Return what each cloud states about its stock for this gang."""
-    return _ask_all(names, clouds, words, now, limit_s, lambda provider: tuple(provider.stock([gang])))
-
-
-def _ask_all(
+def query_clouds(
     names: Sequence[str],
     clouds: LoadedClouds,
     words: PriceBook,
@@ -54,6 +28,7 @@ def _ask_all(
     limit_s: float,
     question: Callable[[Provider], T],
 ) -> dict[str, T | ProviderError]:
+    """Return each cloud's answer to the question; an error where it gives none or its adapter cannot be opened."""
     callers: Mapping[str, Caller] = {name: Caller(name, limit_s) for name in names}
 
     def ask(name: str) -> T | ProviderError:
@@ -98,13 +73,12 @@ def build_stock_points(
     """Return the hints as history points: the cloud's score, and the share of the requested machines that it counts."""
     return tuple(
         PricePoint(
+            cloud,
+            hint.region,
+            hint.zone,
+            hint.instance_type,
+            hint.market,
             at=now,
-            cloud=cloud,
-            region=hint.region,
-            zone=hint.zone,
-            instance_type=hint.instance_type,
-            market=Market(hint.market),
-            usd_per_hour=None,
             available=None if hint.machines is None else min(1.0, hint.machines / gang.machines),
             score=hint.score,
             source=f"{hint.source}, {gang.machines} machines",

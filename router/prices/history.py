@@ -18,6 +18,7 @@ from router.prices.history_sql import (
     EVERYTHING,
     IS_CURRENT_ROW,
     Selection,
+    fetch_rows,
     from_microseconds,
     list_parts,
     query_parts,
@@ -70,37 +71,27 @@ def latest_by_region(folder: Path, which: Selection = EVERYTHING) -> Mapping[Reg
     """Return, by region, the moment of its last point in the selection; regions without points are left out."""
     where, values = which.where()
     sql = f'SELECT cloud, region, epoch_us(max("at")) FROM stored WHERE {where} GROUP BY cloud, region ORDER BY ALL'
-    rows = query_parts(folder, lambda connection: connection.execute(sql, values).fetchall()) or []
-    return {RegionId(cloud, region): from_microseconds(at) for cloud, region, at in rows}
+    return {RegionId(cloud, region): from_microseconds(at) for cloud, region, at in fetch_rows(folder, sql, values)}
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryNames:
-    """The names that occur in a history; regions both as ``us-east-1`` and as ``aws/us-east-1``."""
+def list_names(folder: Path) -> Mapping[str, frozenset[str]]:
+    """Return every name in the history by column, to tell a typing mistake from an empty answer.
 
-    clouds: frozenset[str]
-    regions: frozenset[str]
-    zones: frozenset[str]
-    instance_types: frozenset[str]
-
-
-def list_names(folder: Path) -> HistoryNames:
-    """Return every name in the history, to tell a typing mistake from an empty answer."""
-    sql = "SELECT DISTINCT cloud, region, zone, instance_type FROM stored"
-    rows = query_parts(folder, lambda connection: connection.execute(sql).fetchall()) or []
-    regions = {name for cloud, region, _, _ in rows for name in (region, f"{cloud}/{region}")}
-    return HistoryNames(
-        clouds=frozenset(row[0] for row in rows),
-        regions=frozenset(regions),
-        zones=frozenset(row[2] for row in rows if row[2] is not None),
-        instance_types=frozenset(row[3] for row in rows),
-    )
+    Regions are there both as ``us-east-1`` and as ``aws/us-east-1``.
+    """
+    rows = fetch_rows(folder, "SELECT DISTINCT cloud, region, zone, instance_type FROM stored")
+    return {
+        "cloud": frozenset(row[0] for row in rows),
+        "region": frozenset(name for cloud, region, _, _ in rows for name in (region, f"{cloud}/{region}")),
+        "zone": frozenset(row[2] for row in rows if row[2] is not None),
+        "instance_type": frozenset(row[3] for row in rows),
+    }
 
 
 def summarize(folder: Path) -> HistorySummary:
     """Return how much the history holds, from when to when."""
     sql = """SELECT count(*), epoch_us(min("at")), epoch_us(max("at")), list(DISTINCT cloud) FROM stored"""
-    rows = query_parts(folder, lambda connection: connection.execute(sql).fetchall())
+    rows = fetch_rows(folder, sql)
     count, first, last, clouds = rows[0] if rows else (0, None, None, None)
     parts = list_parts(folder)
     return HistorySummary(

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from filelock import FileLock, Timeout
 
@@ -261,6 +261,17 @@ def query_parts(
                 if all(part.path.exists() for part in parts):
                     raise find_bad_parts(connection, parts, error) from None
     raise InvalidInputError.single("is being rewritten all the time", where=str(folder), remedy="try again later")
+
+
+def fetch_rows(
+    folder: Path,
+    sql: str,
+    values: Sequence[object] = (),
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> list[Any]:
+    """Return the rows that a query of ``stored`` gives, as :func:`query_parts`; none without parts."""
+    return query_parts(folder, lambda connection: connection.execute(sql, values).fetchall(), since, until) or []
 
 
 def find_bad_parts(

@@ -9,8 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pricing.money import UsdPerHour, divide_half_even
+from pricing.offers import MachinePool
 from pricing.places import Market
-from router.prices.history_sql import IS_CURRENT_ROW, Selection, from_microseconds, query_parts, to_microseconds
+from router.prices.history_sql import (
+    IS_CURRENT_ROW,
+    Selection,
+    fetch_rows,
+    from_microseconds,
+    query_parts,
+    to_microseconds,
+)
 
 if TYPE_CHECKING:
     import duckdb
@@ -23,7 +31,7 @@ SeriesName = tuple[str, str, str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class SeriesStats:
+class SeriesStats(MachinePool):
     """The statistics of one place, machine type, market and price source ("" where no source states a price).
 
     ``mean`` is weighted by time: a price holds until the next, the last one until the end, the one before the first
@@ -32,11 +40,6 @@ class SeriesStats:
     observed.
     """
 
-    cloud: str
-    region: str
-    zone: str | None
-    instance_type: str
-    market: Market
     source: str
     last: UsdPerHour | None
     last_at: datetime | None
@@ -52,7 +55,7 @@ class SeriesStats:
     @property
     def name(self) -> SeriesName:
         """Return the key that tells the series from all others."""
-        return (self.cloud, self.region, self.zone or "", self.instance_type, self.market.value, self.source)
+        return (*self.key, self.source)
 
 
 def compute_statistics(folder: Path, which: Selection, since: datetime, now: datetime) -> tuple[SeriesStats, ...]:
@@ -72,13 +75,8 @@ def compute_statistics(folder: Path, which: Selection, since: datetime, now: dat
             FROM within WHERE available IS NOT NULL OR score IS NOT NULL GROUP BY {_PLACE}
         ) USING ({_PLACE})
         ORDER BY last NULLS LAST, {_PLACE}, source"""
-
-    def read(connection: duckdb.DuckDBPyConnection) -> list[Any]:
-        return connection.execute(sql, values).fetchall()
-
-    return tuple(
-        _read_statistics(row) for row in query_parts(folder, read, since - LOOK_BACK, now + _MICROSECOND) or ()
-    )
+    rows = fetch_rows(folder, sql, values, since - LOOK_BACK, now + _MICROSECOND)
+    return tuple(_read_statistics(row) for row in rows)
 
 
 def _common_tables(which: Selection, since: datetime, now: datetime) -> tuple[str, list[object]]:
@@ -109,7 +107,6 @@ def _common_tables(which: Selection, since: datetime, now: datetime) -> tuple[st
 
 
 def _read_statistics(row: Sequence[Any]) -> SeriesStats:
-    """Return the statistics in a row of :func:`compute_statistics`, whose last columns are those of the value."""
     cloud, region, zone, instance_type, market, source, last, last_at, lowest, highest, weight, length, *rest = row
     mean = last if not length or weight is None else divide_half_even(weight, length)
     return SeriesStats(
@@ -183,15 +180,12 @@ def read_price_steps(
     """
     sql, values = _common_tables(which, since, now)
     sql += f"SELECT {_PLACE}, source, at_us, nanos FROM steps ORDER BY {_PLACE}, source, at_us"
-
-    def read(connection: duckdb.DuckDBPyConnection) -> dict[SeriesName, list[tuple[datetime, UsdPerHour]]]:
-        steps: dict[SeriesName, list[tuple[datetime, UsdPerHour]]] = {}
-        for c, r, z, kind, market, source, at, nanos in connection.execute(sql, values).fetchall():
-            steps.setdefault((c, r, z, kind, market, source), []).append((from_microseconds(at), UsdPerHour(nanos)))
-        return steps
-
-    found = query_parts(folder, read, since - LOOK_BACK, now + _MICROSECOND) or {}
-    return {name: tuple(steps) for name, steps in found.items()}
+    steps: dict[SeriesName, list[tuple[datetime, UsdPerHour]]] = {}
+    for c, r, z, kind, market, source, at, nanos in fetch_rows(
+        folder, sql, values, since - LOOK_BACK, now + _MICROSECOND
+    ):
+        steps.setdefault((c, r, z, kind, market, source), []).append((from_microseconds(at), UsdPerHour(nanos)))
+    return {name: tuple(prices) for name, prices in steps.items()}
 
 
 def _prices_at_bucket_ends(stated: Mapping[int, int], count: int) -> tuple[UsdPerHour | None, ...]:

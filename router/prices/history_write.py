@@ -169,21 +169,14 @@ def _equal(columns: Sequence[str], left_table: str, right_table: str) -> str:
 def _as_table(points: Sequence[PricePoint]) -> pa.Table:
     import pyarrow as pa
 
-    word, share = pa.string(), pa.float64()
+    words = ("cloud", "region", "zone", "instance_type", "market", "source")
+    kinds = {**dict.fromkeys(words, pa.string()), **dict.fromkeys(("available", "score"), pa.float64())}
+    nanos = [None if point.usd_per_hour is None else point.usd_per_hour.nanos for point in points]
     return pa.table(
         {
+            **{name: pa.array([getattr(point, name) for point in points], kind) for name, kind in kinds.items()},
             "at": pa.array([point.at.astimezone(UTC) for point in points], pa.timestamp("us", tz="UTC")),
-            "cloud": pa.array([point.cloud for point in points], word),
-            "region": pa.array([point.region for point in points], word),
-            "zone": pa.array([point.zone for point in points], word),
-            "instance_type": pa.array([point.instance_type for point in points], word),
-            "market": pa.array([point.market.value for point in points], word),
-            "usd_nanos_per_hour": pa.array(
-                [None if point.usd_per_hour is None else point.usd_per_hour.nanos for point in points], pa.int64()
-            ),
-            "available": pa.array([point.available for point in points], share),
-            "score": pa.array([point.score for point in points], share),
-            "source": pa.array([point.source for point in points], word),
+            "usd_nanos_per_hour": pa.array(nanos, pa.int64()),
             "nth": pa.array(range(len(points)), pa.int64()),
         }
     )

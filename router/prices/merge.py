@@ -13,7 +13,7 @@ from itertools import chain
 from typing import TypeVar
 
 from pricing.book import PriceBook
-from pricing.offers import Offer, OfferKey, is_sound, mark_capped_spot, mark_stale, remove_rounding_excess
+from pricing.offers import Offer, OfferKey, find_listed, is_sound, mark_capped_spot, mark_stale, remove_rounding_excess
 from pricing.places import Market
 from pricing.sale_rules import explain_unsold
 from providers.protocol import DroppedRow, FetchResult
@@ -55,13 +55,11 @@ def merge_books(
     limits: GateLimits,
     *,
     asked_clouds: Iterable[str],
-    mark_kept: bool = True,
 ) -> MergedBook:
     """Merge the book as of ``now``: older offers from ``base``, other tables from ``tables`` first.
 
-    ``results`` are fetch results by cloud. Of the ``asked_clouds``, offers that were not fetched are marked stale
-    (unless ``mark_kept`` is off); those of other clouds stay as they are. The book holds no offer that its own check
-    would refuse.
+    ``results`` are fetch results by cloud. Of the ``asked_clouds``, offers that were not fetched are marked stale;
+    those of other clouds stay as they are. The book holds no offer that its own check would refuse.
     """
     covered = {(cloud, *pair) for cloud, parts in results.items() for part in parts for pair in part.covered}
     given = _by_key(results)
@@ -80,7 +78,7 @@ def merge_books(
             continue
         if key not in better and place in covered and key not in held_keys and place not in held_markets:
             continue
-        stale = mark_kept and offer.cloud in asked_clouds
+        stale = offer.cloud in asked_clouds
         older[key] = mark_stale(offer, base.as_of.date()) if stale else offer
     offers, dear_spot = _drop_dear_spot({**older, **fresh}, frozenset(fresh))
     parts = [part for found in results.values() for part in found]
@@ -158,7 +156,7 @@ def _drop_dear_spot(
     for key, offer in offers.items():
         if offer.market is not Market.SPOT:
             continue
-        listed_key = _listed(key, remaining)
+        listed_key = find_listed(key, remaining)
         if listed_key is None:
             continue
         listed = remaining[listed_key]
@@ -174,15 +172,6 @@ def _drop_dear_spot(
         del remaining[loser.key]
         held.append(GateRejection.of(loser, "spot above on demand", what))
     return remaining, tuple(held)
-
-
-def _listed(key: OfferKey, offers: Mapping[OfferKey, Offer]) -> OfferKey | None:
-    cloud, region, zone, instance_type, _ = key
-    for place in (zone, ""):
-        listed = (cloud, region, place, instance_type, Market.ON_DEMAND.value)
-        if listed in offers:
-            return listed
-    return None
 
 
 def drop_unsold(result: FetchResult, tables: PriceBook) -> FetchResult:
@@ -214,7 +203,7 @@ def extend_tables(tables: PriceBook, fetched: FetchResult | None, learnt: PriceB
         machines=_join_tables((tables.machines, now.machines, learnt.machines), lambda m: (m.cloud, m.instance_type)),
         regions=_join_tables((tables.regions, now.regions, learnt.regions), lambda r: r.id),
         tariffs=_join_tables((tables.tariffs, now.tariffs, learnt.tariffs), lambda t: t.meter),
-        records=_join_tables((tables.records, learnt.records), lambda r: (r.pool, r.machines, r.kind)),
+        records=_join_tables((tables.records, learnt.records), lambda r: (r.key, r.machines, r.kind)),
     )
 
 

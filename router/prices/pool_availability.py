@@ -14,7 +14,7 @@ from pricing.book import PriceBook
 from pricing.offers import OfferKey
 from pricing.places import Market
 from pricing.pool_experience import ExperienceKind, Exposure, PoolExperience, measure_exposure
-from router.prices.history_sql import IS_CURRENT_ROW, PLACE, Selection, from_microseconds, query_parts
+from router.prices.history_sql import IS_CURRENT_ROW, PLACE, Selection, fetch_rows, from_microseconds, query_parts
 from router.spot.policies.interface import SpotPoolKey
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def read_pool_records(
             region=region,
             zone=zone or None,
             instance_type=instance_type,
-            market=market,
+            market=Market.SPOT,
             machines=1,
             hours=watch.exposure.hours,
             exposure=watch.exposure.operational,
@@ -59,12 +59,12 @@ def read_pool_records(
             waited_hours=watch.exposure.waited_hours,
             waits=watch.exposure.waits,
         )
-        for (cloud, region, zone, instance_type, market), watch in _read_watches(
+        for (cloud, region, zone, instance_type, _), watch in _read_watches(
             folder, now - window, now, longest_gap, _SPOT, decaying=True
         ).items()
         if cloud in clouds and watch.is_seen and book.machine(cloud, instance_type) is not None
     ]
-    return tuple(sorted(records, key=lambda record: record.pool))
+    return tuple(sorted(records, key=lambda record: record.key))
 
 
 def read_exposures(
@@ -151,11 +151,7 @@ def list_observed_pools(folder: Path, since: datetime, until: datetime) -> tuple
     sql = f"""
         SELECT DISTINCT cloud, region, coalesce(zone, ''), instance_type FROM stored
         WHERE {where} AND available IS NOT NULL ORDER BY ALL"""
-
-    def read(connection: duckdb.DuckDBPyConnection) -> tuple[SpotPoolKey, ...]:
-        return tuple((str(c), str(r), str(z), str(t)) for c, r, z, t in connection.execute(sql, values).fetchall())
-
-    return query_parts(folder, read, since, until) or ()
+    return tuple((str(c), str(r), str(z), str(t)) for c, r, z, t in fetch_rows(folder, sql, values, since, until))
 
 
 def read_observations(

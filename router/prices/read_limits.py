@@ -53,9 +53,9 @@ def merge_read_limits(
         if now - one.read_at > STALE_AFTER:
             hours = (now - one.read_at) // timedelta(hours=1)
             warnings.append(f"quotas of {cloud} were read {hours:,} hours ago: stepfare quotas reads them again")
-        for quota in sorted(one.quotas, key=lambda q: (q.region or "", q.name, q.market or "")):
+        for quota in sorted(one.quotas, key=_quota_key):
             merge.add_limit(Limit.model_validate(limit_fields(quota)), f"quota of {cloud}", one.read_at)
-        for held in sorted(one.held, key=lambda h: (h.region, h.zone or "", h.name)):
+        for held in sorted(one.held, key=_reservation_key):
             warnings += merge.add_reservation(held, one.read_at)
     old = [count for count in reading.stock if now - count.read_at > STOCK_VALID_FOR]
     if old:
@@ -99,7 +99,6 @@ class _Merge:
         self.sources.append(LimitSource(name, source, read_at, read.amount, None, read.unit))
 
     def _scope(self, limit: Limit) -> tuple[object, ...]:
-        """Return which machines of the book a limit counts, and in which unit."""
         place = (limit.cloud, limit.region, limit.zone, limit.instance_type, limit.accelerator, limit.market)
         return (*place, frozenset(limit.family) & self._families or frozenset(limit.family), limit.unit)
 
@@ -236,11 +235,4 @@ def _format_moment(moment: datetime) -> str:
 
 
 def _named(fields: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    return {**fields, "name": _unique(fields["name"], names)}
-
-
-def _unique(name: str, names: set[str]) -> str:
-    candidates: Iterable[str] = (name if i == 1 else f"{name} ({i})" for i in range(1, len(names) + 2))
-    chosen = next(candidate for candidate in candidates if candidate not in names)
-    names.add(chosen)
-    return chosen
+    return {**fields, "name": _unused(fields["name"], names)}

@@ -32,7 +32,7 @@ from router.prices.bookstore import BookStore, StoredBook
 from router.prices.cloud_settings import LoadedClouds
 from router.prices.merge import CloudCounts, MergedBook, drop_unsold, extend_tables, merge_books
 from router.prices.pool_availability import read_pool_records
-from router.prices.quality_gates import GateLimits, GateRejection
+from router.prices.quality_gates import GateLimits
 from router.prices.refresh_record import write_records
 from router.prices.report import (
     BookReport,
@@ -155,12 +155,6 @@ class _Shelf:
     store: BookStore
     clouds: frozenset[str]
 
-    def takes(self, cloud: str) -> bool:
-        return (cloud in SIMULATED_CLOUDS) == (self.name == SANDBOX)
-
-    def standing(self) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
-        return load_base_book(self.store, simulated=self.name == SANDBOX)
-
 
 @dataclass(frozen=True)
 class _Merge:
@@ -183,15 +177,10 @@ def _shelves(store: BookStore, clouds: Iterable[str]) -> list[_Shelf]:
 def _merge_shelf(
     shelf: _Shelf, results: Mapping[str, Sequence[FetchResult]], options: RefreshOptions, now: datetime
 ) -> _Merge:
-    before, _, warnings = shelf.standing()
-    own = {cloud: parts for cloud, parts in results.items() if shelf.takes(cloud)}
-    return _Merge(
-        shelf,
-        before,
-        own,
-        merge_books(before, embedded_book(), own, now, options.gates, asked_clouds=shelf.clouds),
-        warnings,
-    )
+    before, _, warnings = load_base_book(shelf.store, simulated=shelf.name == SANDBOX)
+    own = {cloud: parts for cloud, parts in results.items() if cloud in shelf.clouds}
+    merged = merge_books(before, embedded_book(), own, now, options.gates, asked_clouds=shelf.clouds)
+    return _Merge(shelf, before, own, merged, warnings)
 
 
 def load_base_book(store: BookStore, *, simulated: bool = False) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
@@ -224,7 +213,6 @@ def _open(
     history_folder: Path,
     now: datetime,
 ) -> tuple[dict[str, CloudSource], dict[str, CloudOutcome]]:
-    """Return the sources that can be asked, and the outcome of clouds that cannot even be opened."""
     since = _history_since(history_folder, now, options.history_days)
     sources: dict[str, CloudSource] = {}
     unopened: dict[str, CloudOutcome] = {}
@@ -284,7 +272,6 @@ def _wrong_clocks(sources: Mapping[str, CloudSource], now: datetime) -> Iterator
 def _append_history(
     folder: Path, results: Mapping[str, Sequence[FetchResult]], before: PriceBook, book: PriceBook, now: datetime
 ) -> int:
-    """Append the sources' own history, and a point for each offer that is new or has another price."""
     points = [point for parts in results.values() for part in parts for point in part.points]
     priced = (p for p in points if p.usd_per_hour is not None)
     priced_keys = {(p.cloud, p.region, p.zone or "", p.instance_type, p.market.value) for p in priced}
@@ -312,13 +299,11 @@ def _with_pool_records(book: PriceBook, history_folder: Path, now: datetime) -> 
 
 @dataclass(frozen=True)
 class OfferImport:
-    """The result of an import: the new latest book, changes by cloud, and rows that were dropped or held back."""
+    """The result of an import: the new latest book, what the merge changed, and rows that were dropped."""
 
     stored: StoredBook
-    counts: Mapping[str, CloudCounts]
+    merged: MergedBook
     dropped: tuple[DroppedRowGroup, ...]
-    held: tuple[GateRejection, ...]
-    passed_over: int
 
 
 def import_book(
@@ -344,10 +329,10 @@ def import_book(
     now = now.replace(microsecond=0)
     with store.lock():
         before, _, _ = load_base_book(store)
-        merged = merge_books(before, embedded_book(), parts, now, gates, asked_clouds=(), mark_kept=False)
+        merged = merge_books(before, embedded_book(), parts, now, gates, asked_clouds=())
         stored = store.commit(merged.book)
     rows = [row for result in results.values() for row in result.dropped]
-    return OfferImport(stored, merged.counts, group_dropped_rows(rows), merged.held, merged.passed_over)
+    return OfferImport(stored, merged, group_dropped_rows(rows))
 
 
 def _covered(result: FetchResult) -> frozenset[tuple[str, Market]]:

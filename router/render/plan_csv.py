@@ -12,7 +12,7 @@ from router.planning.document.plan_usage import COST_TERMS
 from router.planning.explain.changes import PlacementChange, PlanDiff
 from router.planning.explain.cost_changes import cost_change
 from router.render.record_table import RecordTable, TableColumn, attribute_columns
-from router.state.made_plans import ListedPlan
+from router.state.plans import ListedPlan
 
 
 def jobs_csv(plan: Plan) -> str:

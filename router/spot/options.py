@@ -12,7 +12,7 @@ from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.transfers import TRANSFER_GIB_PER_S, Transfer
 from router.planning.problem.remaining_work import moves_usd, remaining_usd
-from router.spot.availability.loss_rates import LossRates
+from router.spot.availability.hazard_model import LossRates
 from router.spot.policies.interface import AvailabilityEstimate, PlacementOption
 from router.spot.venues import pool_keys, undisturbed_steps_per_hour
 

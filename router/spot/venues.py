@@ -45,7 +45,6 @@ class QuoteOption:
 
     @property
     def region(self) -> RegionId:
-        """The region of the option."""
         return self.candidate.region
 
     @property
@@ -55,7 +54,6 @@ class QuoteOption:
 
     @property
     def size(self) -> tuple[str, int]:
-        """The accelerator type and count of the gang."""
         return self.candidate.accelerator, self.candidate.accelerators
 
     def hours(self, steps: float) -> float:

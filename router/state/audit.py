@@ -1,17 +1,21 @@
-"""The audit log: each entry carries the hash of the one before."""
+"""The audit log, whose entries carry each the hash of the one before, and the administrators of a state."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, text
 
 from pricing.money import Usd
 from router.state.canonical_form import canonical_json, storable_text
+from router.state.database_url import DatabaseFile
+from router.state.errors import StateError
 from router.state.records import AuditEntry
 from router.state.rows import StatePart, record_values
 from router.state.tables import AUDIT_LOG
@@ -69,3 +73,35 @@ def verify_chain(entries: Iterable[AuditEntry]) -> int | None:
             return entry.seq
         seq, previous = entry.seq, entry.hash
     return None
+
+
+_IS_OWNER = text("SELECT pg_has_role(session_user, relowner, 'MEMBER') FROM pg_class WHERE oid = to_regclass(:name)")
+
+
+class Administration(StatePart):
+    """The administrators of a state, and the role of its server that this process is."""
+
+    @cached_property
+    def session(self) -> Mapping[str, str]:
+        """Return the role that is connected, as details of the audit log; nothing for a file."""
+        if self._database.is_file:
+            return {}
+        with self._database.read() as connection:
+            return {"database_user": str(connection.execute(text("SELECT session_user")).scalar_one())}
+
+    def problem(self) -> str:
+        """Return why the user of this process does not administer the state; "" where they do. StateError."""
+        place = self._database.place
+        if not isinstance(place, DatabaseFile):
+            with self._database.read() as connection:
+                is_owner = connection.execute(_IS_OWNER, {"name": AUDIT_LOG.name}).scalar()
+            return "" if is_owner else f"{self.session['database_user']} does not own the tables of the {place}"
+        if not hasattr(os, "getuid"):
+            return ""  # A system without user ids has nothing to tell users apart by.
+        try:
+            owner = place.path.parent.stat().st_uid
+        except OSError as error:
+            raise StateError(f"{place.path.parent}: {error.strerror}") from None
+        if os.getuid() in (0, owner):
+            return ""
+        return f"the folder {place.path.parent} belongs to another user"

@@ -60,7 +60,6 @@ class WriteBatcher(Generic[_Item, _Result]):
         return cast("_Result", own_write.result)
 
     def _take_batch(self) -> list[_PendingWrite[_Item, _Result]]:
-        """Return the first waiting item about each thing."""
         with self._waiting_lock:
             first: dict[Hashable, _PendingWrite[_Item, _Result]] = {}
             for pending in self._waiting:

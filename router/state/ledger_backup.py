@@ -12,9 +12,9 @@ from sqlalchemy import Connection, insert, select
 
 from router.ledger.month import Month
 from router.state.errors import ExistsError, StateError
-from router.state.ledger_checking import LedgerCheck, LedgerChecker, iterate_all_rows
 from router.state.ledger_file import DamagedError, LedgerFileKind, LedgerFileTitle, read_lines, read_title, write_file
 from router.state.ledger_rows import parse_entry, parse_row
+from router.state.ledger_store import LedgerCheck, LedgerChecker, iterate_all_rows
 from router.state.ledger_table import insert_archived, insert_rows, read_head
 from router.state.periods import LEDGER_PERIODS, PeriodClosing, read_closings
 from router.state.rows import StatePart, read_last_seq, record_values

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import TypeVar
 
-from sqlalchemy import Connection, Text, func, or_, select, type_coerce
+from sqlalchemy import ColumnElement, Connection, Text, func, or_, select, type_coerce
 
 from router.ledger.entry import LedgerEntry, LedgerEntryKind
 from router.state.attempts import ENDED_PHASES, read_attempts
@@ -20,6 +20,7 @@ from router.state.rows import RecordCache, StatePart, in_batches, read_records
 from router.state.tables import ATTEMPTS, AUDIT_LOG, BUDGETS, JOURNAL, LEDGER, NODES, NOTICES
 
 _OfAttempt = TypeVar("_OfAttempt", NodeRecord, NoticeRecord)
+_GangCaches = tuple[RecordCache[Attempt], RecordCache[NodeRecord]]
 
 
 class StateQueries(StatePart):
@@ -38,15 +39,8 @@ class StateQueries(StatePart):
 
         They are as of one moment. Attempts with an unreadable part are left out, and listed in :attr:`unreadable`.
         """
-        the_attempts, the_nodes = self._alive
-        alive = ATTEMPTS.c.phase.not_in(ENDED_PHASES)
-        attempts = the_attempts.select().where(alive).order_by(ATTEMPTS.c.created_at, ATTEMPTS.c.id)
-        ids = select(ATTEMPTS.c.id).where(alive)
-        nodes = the_nodes.select().where(NODES.c.attempt.in_(ids)).order_by(NODES.c.attempt, NODES.c.rank)
         bad: list[UnreadableError] = []
-        with self._database.read() as connection:
-            found = the_attempts.records(connection, [attempts], bad)
-            machines = the_nodes.records(connection, [nodes], bad)
+        found, machines = self._gangs(self._alive, ATTEMPTS.c.phase.not_in(ENDED_PHASES), bad)
         self.unreadable = tuple(bad)
         left_out = {error.key[0] for error in bad}
         return (
@@ -59,18 +53,26 @@ class StateQueries(StatePart):
 
         They are as of one moment, by creation time and id. UnreadableError.
         """
-        one, (the_attempts, the_nodes) = ATTEMPTS.c, self._current
+        one = ATTEMPTS.c
         newest_first = (one.created_at.desc(), one.id.desc())
         place = func.row_number().over(partition_by=(one.job, one.team), order_by=newest_first).label("place")
         ranked = select(one.id, place).subquery()
         newest = select(ranked.c.id).where(ranked.c.place == 1)
-        wanted = or_(one.phase.not_in(ENDED_PHASES), one.id.in_(newest))
-        attempts = the_attempts.select().where(wanted).order_by(one.created_at, one.id)
-        ids = select(one.id).where(wanted)
-        machines = the_nodes.select().where(NODES.c.attempt.in_(ids)).order_by(NODES.c.attempt, NODES.c.rank)
+        found, machines = self._gangs(self._current, or_(one.phase.not_in(ENDED_PHASES), one.id.in_(newest)))
+        return tuple(found), _by_attempt(machines)
+
+    def _gangs(
+        self, caches: _GangCaches, which: ColumnElement[bool], skipped: list[UnreadableError] | None = None
+    ) -> tuple[list[Attempt], list[NodeRecord]]:
+        """Return attempts by creation time and id, and their machines by attempt and rank, as of one moment."""
+        the_attempts, the_nodes = caches
+        attempts = the_attempts.select().where(which).order_by(ATTEMPTS.c.created_at, ATTEMPTS.c.id)
+        ids = select(ATTEMPTS.c.id).where(which)
+        nodes = the_nodes.select().where(NODES.c.attempt.in_(ids)).order_by(NODES.c.attempt, NODES.c.rank)
         with self._database.read() as connection:
-            found = the_attempts.records(connection, [attempts])
-            return tuple(found), _by_attempt(the_nodes.records(connection, [machines]))
+            return the_attempts.records(connection, [attempts], skipped), the_nodes.records(
+                connection, [nodes], skipped
+            )
 
     def books_version(self) -> tuple[int, int, int, int]:
         """Return what changes with the books: the ledger's head, closed months, and :meth:`budgets_version`."""

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from pricing.money import Usd, UsdPerHour
+from pricing.offers import MachinePool
 from pricing.places import Market
 
 
@@ -218,17 +219,12 @@ ANY: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)
-class Shortage:
+class Shortage(MachinePool):
     """A pool that could not deliver ``machines``; until ``until`` it is considered short.
 
     ``instance_type`` :data:`ANY` stands for all of a region, and ``region`` too for all of a cloud.
     """
 
-    cloud: str
-    region: str
-    zone: str | None
-    instance_type: str
-    market: Market
     machines: int
     at: datetime
     until: datetime

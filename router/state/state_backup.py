@@ -25,15 +25,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sqlalchemy import Column, Connection, Dialect, MetaData, Table, delete, func, insert, select
+from sqlalchemy import Column, Connection, Dialect, MetaData, delete, func, insert, select
 
 from router.state.columns import ConvertedColumn, UtcMoment
 from router.state.database import Database
 from router.state.database_url import DatabaseFile
 from router.state.errors import ExistsError, StateError, TooNewError
 from router.state.ledger_backup import LEDGER_KINDS, check_lines, insert_lines, ledger_lines, read_state_id
-from router.state.ledger_checking import LedgerCheck, LedgerChecker
 from router.state.ledger_file import DamagedError, LedgerFileKind, LedgerFileTitle, read_lines, read_title, write_file
+from router.state.ledger_store import LedgerCheck, LedgerChecker
 from router.state.periods import LEDGER_PERIODS, read_closings
 from router.state.rows import StatePart
 from router.state.tables import FACTS, LEASES, LEDGER, LEDGER_ARCHIVED, LEDGER_ARCHIVES, METADATA, TURNS
@@ -77,7 +77,10 @@ class StateBackup(StatePart):
         result = check_backup(path)
         with self._database.write(LEDGER.name) as connection:
             for table in METADATA.sorted_tables:
-                if table not in (FACTS, LEASES, TURNS) and connection.execute(_count(table)).scalar():
+                if (
+                    table not in (FACTS, LEASES, TURNS)
+                    and connection.execute(select(func.count()).select_from(table)).scalar()
+                ):
                     raise ExistsError(
                         f"{self._database.place}: the state is not empty",
                         "restore into a new state: another STEPFARE_HOME, or `state` in the deploy file",
@@ -116,10 +119,6 @@ def split_file(path: str, mode: int, read: Callable[[int], bytes]) -> Iterator[S
     yield StoredFile(path, mode, content)
     while content := read(_PIECE_BYTES):
         yield StoredFile(path, mode, content)
-
-
-def _count(table: Table) -> Any:
-    return select(func.count()).select_from(table)
 
 
 def _lines(connection: Connection, follower: LedgerChecker, files: Iterable[StoredFile]) -> Iterator[list[Any]]:

@@ -37,18 +37,16 @@ class StateStore:
 
     def __init__(self, database: Database) -> None:
         from router.state.access_tokens import AccessTokens
-        from router.state.administration import Administration
         from router.state.attempts import Attempts
-        from router.state.audit import AuditLog
+        from router.state.audit import Administration, AuditLog
         from router.state.budgets import Budgets
         from router.state.data_copies import DataCopies
         from router.state.idempotency import IdempotencyKeys
         from router.state.joint_writes import JointWrites
         from router.state.journal import AttemptJournal, NoticeRecords, Shortages
         from router.state.ledger_store import LedgerStore
-        from router.state.made_plans import MadePlans
         from router.state.periods import LedgerPeriods
-        from router.state.plans import NamedValues, Plans
+        from router.state.plans import MadePlans, NamedValues, Plans
         from router.state.queries import StateQueries
         from router.state.quotes import StateQuotes
         from router.state.tasks import Tasks

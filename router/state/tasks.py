@@ -18,7 +18,7 @@ from sqlalchemy import Column, Connection, Index, delete, func, insert, or_, sel
 
 from router.state.canonical_form import canonical_json, storable_text
 from router.state.columns import ConvertedColumn
-from router.state.made_plans import MadePlanEntry, put_plan_in_transaction
+from router.state.plans import MadePlanEntry, put_plan_in_transaction
 from router.state.rows import StatePart, read_records, record_values
 from router.state.tables import record_table
 
@@ -99,21 +99,6 @@ TASKS = record_table(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TaskWrites:
-    """Plans that a task came to; they are stored with its end, both or neither.
-
-    The plans are made when the task ends: whoever looks for new ones would miss one that was asked for long before.
-    """
-
-    plans: tuple[MadePlanEntry, ...] = ()
-
-    def write(self, connection: Connection, at: datetime) -> None:
-        """Write them in the transaction that ends the task."""
-        for plan in self.plans:
-            put_plan_in_transaction(connection, replace(plan, made_at=at))
-
-
 class Tasks(StatePart):
     """The tasks of a database."""
 
@@ -165,15 +150,13 @@ class Tasks(StatePart):
             return True
 
     def finish(
-        self,
-        task_id: str,
-        worker: str,
-        result: Mapping[str, object],
-        at: datetime,
-        writes: TaskWrites | None = None,
+        self, task_id: str, worker: str, result: Mapping[str, object], at: datetime, plan: MadePlanEntry | None = None
     ) -> bool:
-        """Store the result, with what it came to. False, and nothing stored, where the task is not the worker's."""
-        return self._end(task_id, worker, TaskState.DONE, at, writes, result=canonical_json(dict(result)))
+        """Store the result, and the plan that it came to. False, and nothing stored, where it is not the worker's task.
+
+        The plan is made when the task ends: whoever looks for new ones would miss one that was asked for long before.
+        """
+        return self._end(task_id, worker, TaskState.DONE, at, plan, result=canonical_json(dict(result)))
 
     def fail(
         self, task_id: str, worker: str, message: str, at: datetime, result: Mapping[str, object] | None = None
@@ -245,7 +228,7 @@ class Tasks(StatePart):
         worker: str,
         state: TaskState,
         at: datetime,
-        writes: TaskWrites | None = None,
+        plan: MadePlanEntry | None = None,
         **changes: object,
     ) -> bool:
         with self._database.write() as connection:
@@ -253,8 +236,8 @@ class Tasks(StatePart):
             if task is None:
                 return False
             _enter(connection, task, state, at, {"ended_at": at, **changes})
-            if writes is not None:
-                writes.write(connection, at)
+            if plan is not None:
+                put_plan_in_transaction(connection, replace(plan, made_at=at))
             return True
 
 
@@ -270,7 +253,6 @@ def _locked(connection: Connection, *which: Any) -> TaskRow | None:
 def _enter(
     connection: Connection, task: TaskRow, state: TaskState, at: datetime, changes: Mapping[str, object]
 ) -> TaskRow:
-    """Write the state with the changes, and return the task after that."""
     values = {**changes, "state": state, "events": _with_event(task.events, at, "state", state)}
     this = TASKS.c.id == task.id
     connection.execute(update(TASKS).where(this).values(**values))

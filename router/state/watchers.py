@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+import psutil
 from sqlalchemy import select
 
 from router.state.database import Database
@@ -40,12 +41,11 @@ class Watchers(StatePart):
         if (self._values.get(_name(plan)) or "").split(" ")[1:2] == [str(os.getpid())]:
             self._values.set(_name(plan), "")
 
-    def unwatched_jobs(self, now: datetime, is_running: Callable[[int], bool] | None = None) -> tuple[str, ...]:
+    def unwatched_jobs(self, now: datetime, exists: Callable[[int], bool] = psutil.pid_exists) -> tuple[str, ...]:
         """Return the jobs whose gangs run, by the state, although no process watches them, in order.
 
-        ``is_running`` says whether a process of this machine exists.
+        ``exists`` says whether a process of this machine does.
         """
-        exists = is_running or _is_running
         if self._is_watched(None, now, exists):
             return ()
         running = select(ATTEMPTS.c.job, ATTEMPTS.c.plan).where(ATTEMPTS.c.phase.in_(_UP_PHASES))
@@ -67,13 +67,3 @@ class Watchers(StatePart):
 
 def _name(plan: str | None) -> str:
     return _KEY if plan is None else f"{_KEY} {plan}"
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from router.spot.policies.baselines import GreedySpot, TimeSliced, UniformProgress, rank_by_price_elsewhere
 from router.spot.policies.omniscient import compute_least_usd
+from router.spot.policies.published.baselines import GreedySpot, TimeSliced, UniformProgress, rank_by_price_elsewhere
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import FullInfoPolicy, GuardMode, simulate
 from router.spot.simulator.traces import Series, ZoneSeries

@@ -28,8 +28,8 @@ from router.quotes.runner import QuoteClock
 from router.quotes.statistics import quantiles
 from router.spot.availability.observed import PoolObservation, summarise_observations
 from router.spot.live.selection import default_run_policy
+from router.spot.policies import QUOTED_RULE
 from router.spot.policies.our_policy import QUOTED_DESCRIPTION, quoted_policy_for
-from router.spot.policies.rules import QUOTED_RULE
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs
 from router.spot.simulator.simulation import FullInfoPolicy
 from router.spot.simulator.traces import Bools, Floats
@@ -223,7 +223,7 @@ def _record(recording: Recording) -> PoolExperience:
         region=_REGION,
         zone=zone_name(recording),
         instance_type=_type(recording),
-        market=Market.SPOT.value,
+        market=Market.SPOT,
         machines=recording.machines,
         hours=seen.hours,
         exposure=seen.operational,

@@ -106,7 +106,7 @@ def new_points() -> Iterator[PricePoint]:
         for region in ("region-13", "region-14"):
             price = UsdPerHour(1_000_000_000 + 100_000 * (i % 97))
             zone = f"{region}a"
-            yield PricePoint(at, "gcp", region, zone, "type-7", Market.SPOT, price, None, None, SOURCE)
+            yield PricePoint("gcp", region, zone, "type-7", Market.SPOT, at, SOURCE, price)
 
 
 def _query(name: str, folder: Path) -> str:

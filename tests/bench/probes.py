@@ -20,11 +20,11 @@ from typing import Final
 import numpy as np
 
 from router.config.trace_files import Holes, read_traces
-from router.spot.policies.baselines import CheapestSpot, UniformProgress
-from router.spot.policies.moves import CheapestWithMoves, Lindy
 from router.spot.policies.omniscient import compute_least_usd
-from router.spot.policies.skynomad import SkyNomad
-from router.spot.policies.uniform_probing import FailoverProgress, RatePerUsdProgress, RateProgress
+from router.spot.policies.published.baselines import CheapestSpot, UniformProgress
+from router.spot.policies.published.moves import CheapestWithMoves, Lindy
+from router.spot.policies.published.skynomad import SkyNomad
+from router.spot.policies.published.uniform_probing import FailoverProgress, RatePerUsdProgress, RateProgress
 from router.spot.simulator.blind_policy import BlindPolicy
 from router.spot.simulator.blind_simulator import simulate_blind
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts

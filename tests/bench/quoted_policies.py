@@ -21,8 +21,8 @@ from router.quotes.explanation import list_single_sizes
 from router.quotes.make_quote import DRAWS
 from router.quotes.request import MarketInputs, QuoteProblem, QuoteRequest
 from router.quotes.runner import PolicyFactory, choose_clock
-from router.spot.policies.baselines import UniformProgress
 from router.spot.policies.our_policy import policy_for, quoted_policy_for
+from router.spot.policies.published.baselines import UniformProgress
 from router.spot.simulator.inputs import HOUR_S
 from router.spot.venues import QuoteOption
 from tests.support.repository import ROOT

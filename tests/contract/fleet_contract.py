@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import pytest
 
@@ -22,26 +23,27 @@ OURS, THEIRS = "s0123456789", "sabcdef0123"
 _PLAIN = (str, int, bool, datetime, type(None))
 
 
-class World(Protocol):
-    """A cloud of the adapter's own test module, with nothing in it at first."""
+class World(ABC):
+    """A cloud of the adapter's own test module, with nothing in it at first: its fleet, and where machines are made."""
 
-    @property
-    def fleet(self) -> Fleet:
-        """What is tested, set on this cloud."""
+    def __init__(self, fleet: Fleet | None, regions: Sequence[str]) -> None:
+        assert fleet is not None
+        self.fleet = fleet
+        self.regions = regions
 
-    @property
-    def regions(self) -> Sequence[str]:
-        """Where machines are made."""
-
+    @abstractmethod
     def make(self, attempt: str, state: str, machines: int) -> list[str]:
         """Machines of an attempt as its Terraform module tags them; their ids by rank."""
 
+    @abstractmethod
     def make_foreign(self) -> str:
         """A machine without tags; its id."""
 
+    @abstractmethod
     def lose(self, machine_id: str) -> None:
         """Ends a machine behind everybody's back."""
 
+    @abstractmethod
     def alive(self) -> set[str]:
         """Ids of the machines that there are, whoever made them."""
 

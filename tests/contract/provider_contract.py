@@ -128,7 +128,7 @@ class ProviderContract:
 
     def test_points_are_dated_and_say_something(self, provider: Provider) -> None:
         for _, harvest in self.harvests(provider):
-            assert len({point.key for point in harvest.points}) == len(harvest.points)
+            assert len({point.statement for point in harvest.points}) == len(harvest.points)
             for point in harvest.points:
                 assert point.at.utcoffset() == timedelta(0)
                 assert point.at <= NOW

@@ -1,4 +1,4 @@
-"""No cloud of the registry goes without the contract."""
+"""No cloud of the registry goes without the contracts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 from providers.registry import CLOUDS
+from tests.contract.fleet_contract import FleetContract
 from tests.contract.provider_contract import ProviderContract
 
 HERE = Path(__file__).parent
+T = TypeVar("T")
 
 
 def modules() -> Iterator[ModuleType]:
@@ -26,20 +29,19 @@ def modules() -> Iterator[ModuleType]:
         yield sys.modules[name]
 
 
-def covered() -> set[str]:
-    """Clouds named by subclasses that pytest collects and that give a provider of their own."""
-    clouds: set[str] = set()
+def contracts(kind: type[T]) -> Iterator[type[T]]:
+    """Subclasses that pytest collects."""
     for module in modules():
         for name, value in vars(module).items():
-            collected = name.startswith("Test") and isinstance(value, type) and issubclass(value, ProviderContract)
-            if collected and value.provider is not ProviderContract.provider:
-                clouds |= set(value.clouds)
-    return clouds
+            if name.startswith("Test") and isinstance(value, type) and issubclass(value, kind):
+                yield value
 
 
-def test_every_cloud_is_held_to_the_contract() -> None:
-    assert set(CLOUDS) - covered() == set()
+def test_every_cloud_of_the_registry_and_no_other_is_held_to_the_contract() -> None:
+    own = (kind for kind in contracts(ProviderContract) if kind.provider is not ProviderContract.provider)
+    assert {cloud for kind in own for cloud in kind.clouds} == set(CLOUDS)
 
 
-def test_only_clouds_of_the_registry_are() -> None:
-    assert covered() - set(CLOUDS) == set()
+def test_every_fleet_is_held_to_the_contract() -> None:
+    held = {kind.cloud for kind in contracts(FleetContract) if kind.world is not FleetContract.world}
+    assert held == {cloud for cloud, entry in CLOUDS.items() if entry.fleet}

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar
 
 import pytest
 
-from providers.fleet import CloudResource, Fleet
+from providers.fleet import CloudResource
 from providers.registry import open_fleet
-from tests.contract.fleet_contract import FleetContract, session
+from tests.contract.fleet_contract import FleetContract, World, session
 from tests.support.aws_estate import Estate, estate
 from tests.support.aws_service_session import CANARY, settings, somebody
 
 
-class Account:
-    """See :class:`tests.contract.fleet_contract.World`."""
-
+class Account(World):
     def __init__(self, app: Estate) -> None:
         self._app = app
-        made = open_fleet("aws", session("aws", settings(app.url, endpoints={"ec2": app.url, "tag": app.url})))
-        assert made is not None
-        self._fleet = made
-
-    @property
-    def fleet(self) -> Fleet:
-        return self._fleet
-
-    @property
-    def regions(self) -> Sequence[str]:
-        return ("us-east-1",)
+        endpoints = {"ec2": app.url, "tag": app.url}
+        super().__init__(open_fleet("aws", session("aws", settings(app.url, endpoints=endpoints))), ("us-east-1",))
 
     def make(self, attempt: str, state: str, machines: int) -> list[str]:
         return self._app.machines(attempt, state, range(machines))

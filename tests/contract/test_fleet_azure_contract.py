@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar
 
 import pytest
 
 from providers.azure.fleet import AzureFleet
-from providers.fleet import Fleet
 from providers.session import Settings
-from tests.contract.fleet_contract import FleetContract, session
+from tests.contract.fleet_contract import FleetContract, World, session
 from tests.contract.test_azure_contract import CANARY, Signed
 from tests.support.azure_estate import SUBSCRIPTION, Subscription, subscription, tags_of
 
 
-class Account:
-    """See :class:`tests.contract.fleet_contract.World`."""
-
+class Account(World):
     def __init__(self, app: Subscription, url: str) -> None:
         self._app = app
         settings = Settings(endpoints={"management": url}, options={"subscription": SUBSCRIPTION})
-        self._fleet = AzureFleet("azure", session("azure", settings), Signed())
-
-    @property
-    def fleet(self) -> Fleet:
-        return self._fleet
-
-    @property
-    def regions(self) -> Sequence[str]:
-        return ("eastus",)
+        super().__init__(AzureFleet("azure", session("azure", settings), Signed()), ("eastus",))
 
     def make(self, attempt: str, state: str, machines: int) -> list[str]:
         name = f"stepfare-{attempt}"

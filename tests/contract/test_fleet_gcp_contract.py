@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar
 
 import pytest
 
-from providers.fleet import Fleet
 from providers.registry import open_fleet
 from providers.session import Settings
-from tests.contract.fleet_contract import FleetContract, session
+from tests.contract.fleet_contract import FleetContract, World, session
 from tests.support.gcp_estate import PROJECT, Project, labels_of, project
 
 
-class Account:
-    """See :class:`tests.contract.fleet_contract.World`."""
-
+class Account(World):
     def __init__(self, app: Project, url: str) -> None:
         self._app = app
         settings = Settings(endpoints={"compute": url, "billing": url}, options={"project": PROJECT})
-        made = open_fleet("gcp", session("gcp", settings))
-        assert made is not None
-        self._fleet = made
-
-    @property
-    def fleet(self) -> Fleet:
-        return self._fleet
-
-    @property
-    def regions(self) -> Sequence[str]:
-        return ("us-central1",)
+        super().__init__(open_fleet("gcp", session("gcp", settings)), ("us-central1",))
 
     def make(self, attempt: str, state: str, machines: int) -> list[str]:
         return [

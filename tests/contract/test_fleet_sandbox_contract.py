@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
-from providers.fleet import Fleet
 from providers.registry import open_fleet
 from providers.sandbox import processes
 from providers.session import Settings
-from tests.contract.fleet_contract import FleetContract, session
+from tests.contract.fleet_contract import FleetContract, World, session
 from tests.support import sandbox_nodes
 
 SECRET = "canary-of-a-nodes-environment"
 
 
-class Processes:
-    """See :class:`tests.contract.fleet_contract.World`."""
-
+class Processes(World):
     def __init__(self, folder: Path) -> None:
+        super().__init__(open_fleet("sandbox", session("sandbox", Settings())), ())
         self._folder = folder
         self.ids: set[str] = set()
-        self._plain: set[str] = set()
-        made = open_fleet("sandbox", session("sandbox", Settings()))
-        assert made is not None
-        self._fleet = made
-
-    @property
-    def fleet(self) -> Fleet:
-        return self._fleet
-
-    @property
-    def regions(self) -> Sequence[str]:
-        return ()
 
     def make(self, attempt: str, state: str, machines: int) -> list[str]:
         nodes = [sandbox_nodes.start(self._folder, attempt, rank, state, TOKEN=SECRET) for rank in range(machines)]

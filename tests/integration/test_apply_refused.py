@@ -22,7 +22,7 @@ from router.app.quotes import with_quoted_policy
 from router.planning.document.plan_json import plan_from_json, plan_to_json
 from router.render.tables import format_usd
 from router.spot.live.selection import default_run_policy
-from router.spot.policies.rules import Rule
+from router.spot.policies import Rule
 from tests.support.clouds import STEPFARE
 from tests.support.command import run
 from tests.support.deployed import ZONE_A, Site, Template, job, planned

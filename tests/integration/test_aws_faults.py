@@ -142,9 +142,11 @@ def test_a_band_without_a_date_is_of_the_day_of_fetching(whole: FetchResult) -> 
     ]
 
 
-def test_without_the_advisor_offers_have_no_band(whole: FetchResult) -> None:
-    harvest = _fetch({"match": "spot-advisor", "kind": "error500"}, attempts=1)
-    assert _told(harvest) == {"interruption bands": TransientError}
+@pytest.mark.parametrize(("kind", "error"), [("error500", TransientError), ("bad_json", UnreadableError)])
+def test_without_the_advisor_offers_have_no_band(kind: str, error: type[ProviderError], whole: FetchResult) -> None:
+    harvest = _fetch({"match": "spot-advisor", "kind": kind}, attempts=1)
+    assert _told(harvest) == {"interruption bands": error}
+    assert harvest.covered == BOTH
     assert {offer.key for offer in harvest.offers} == {offer.key for offer in whole.offers}
     assert {(offer.interruption_band, offer.band_as_of) for offer in harvest.offers} == {(None, None)}
 
@@ -203,14 +205,6 @@ def test_a_price_that_cannot_be_true_is_named_and_the_rest_stays(
     assert set(harvest.offers) <= set(whole.offers)
     # What is missing is not known to be gone: the book keeps its older row.
     assert harvest.covered == BOTH - {(REGION, market)}
-
-
-def test_bands_are_a_gap_when_the_advisor_fails(whole: FetchResult) -> None:
-    harvest = _fetch({"match": "spot-advisor-data.json", "kind": "bad_json"}, attempts=2)
-    assert _told(harvest) == {"interruption bands": UnreadableError}
-    assert {offer.key for offer in harvest.offers} == {offer.key for offer in whole.offers}
-    assert {offer.interruption_band for offer in harvest.offers} == {None}
-    assert harvest.covered == BOTH
 
 
 def test_a_wait_that_is_asked_for_is_kept() -> None:

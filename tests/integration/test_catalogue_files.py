@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from gpuhunt import CatalogItem
 
+from pricing.book_check import check_book
 from pricing.book_file import embedded_book
 from pricing.money import UsdPerHour
 from pricing.offer_csv import COLUMNS, WEAK_LIST_ALL, WEAK_UNDATED
@@ -179,7 +180,7 @@ def test_what_is_imported_makes_a_valid_book(tmp_path: Path) -> None:
         tariffs=book.tariffs,
         priors=book.priors,
     )
-    whole.check()
+    check_book(whole)
     assert len(whole.offers) == 5
     assert UsdPerHour.parse("70") in {offer.usd_per_hour for offer in whole.offers}
 

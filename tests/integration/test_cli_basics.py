@@ -356,7 +356,7 @@ def test_the_doctor_does_not_say_that_all_is_well_where_no_cloud_answers(
 
     monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("STEPFARE_CLOUDS", str(tmp_path / "clouds.yaml"))
-    monkeypatch.setattr("router.cli.clouds.diagnose_clouds", diagnose)
+    monkeypatch.setattr("router.cli.clouds.query_clouds", diagnose)
     assert command.run("doctor").exit_code == ExitCode.PARTIAL
     answering.append("aws")
     assert command.run("doctor").exit_code == ExitCode.OK

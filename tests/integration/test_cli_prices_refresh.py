@@ -125,7 +125,7 @@ def test_what_the_history_shows_of_interruptions_becomes_a_record_of_the_book(ho
     begin = datetime(2026, 11, 21, 0, tzinfo=UTC)
     place = (offer.cloud, offer.region, offer.zone, offer.instance_type, offer.market)
     looks = [
-        PricePoint(begin + timedelta(minutes=15 * n), *place, None, 0.0 if n in (8, 20) else 1.0, None, "probes")
+        PricePoint(*place, begin + timedelta(minutes=15 * n), "probes", available=0.0 if n in (8, 20) else 1.0)
         for n in range(40)
     ]
     history.append(home / "history", looks)
@@ -139,7 +139,7 @@ def test_what_the_history_shows_of_interruptions_becomes_a_record_of_the_book(ho
     assert command(home, "prices", "refresh", "--cloud", "sandbox", "--now", LATER).code == 0
     later = latest(home, sandbox=True)
     assert later is not None
-    assert [each.pool for each in later.records] == [record.pool]
+    assert [each.key for each in later.records] == [record.key]
     assert later.records[0].hours < record.hours, "a day has passed, and nobody looked"
 
 

@@ -44,7 +44,7 @@ def pools(*arguments: object) -> list[dict[str, Any]]:
 def watched(tmp_path: Path) -> Path:
     """A book of two zones, one of them with a record."""
     offers = [spot("30", zone="us-east-1a"), spot("30", zone="us-east-1b")]
-    pool = ("aws", "us-east-1", "us-east-1a", "p5.48xlarge", "spot")
+    pool = ("aws", "us-east-1", "us-east-1a", "p5.48xlarge", Market.SPOT)
     record = PoolExperience(*pool, 1, 90.0, 14.0, 3.0, 5, AT, AT, ExperienceKind.AVAILABILITY)
     path = tmp_path / "book.parquet"
     write_book(replace(a_book(offers), records=(record,)), path)

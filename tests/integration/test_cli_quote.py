@@ -25,7 +25,7 @@ from router.quotes.quote import Somewhere
 from router.quotes.quote_json import quote_schema
 from router.render.tables import format_usd
 from router.spot.live.selection import default_run_policy
-from router.spot.policies.rules import QUOTED_RULE
+from router.spot.policies import QUOTED_RULE
 from tests.support.command import NOW, run, write_job
 from tests.support.repository import ROOT
 
@@ -398,16 +398,14 @@ def test_history_is_looked_at_where_there_is_any(tmp_path: Path, home: Path) -> 
     now = datetime(2026, 11, 21, 18, tzinfo=UTC)
     points = [
         PricePoint(
-            now - timedelta(minutes=10 * i),
             cloud,
             region,
             zone[0] if zone else None,
             kind,
             Market.SPOT,
-            None,
-            1.0,
-            None,
+            now - timedelta(minutes=10 * i),
             "a prober",
+            available=1.0,
         )
         for i in range(1, 2000)
     ]

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from router.console.guard import HEADERS, LARGEST_BODY, host_name
-from router.console.sign_in.credentials import local_path
-from router.console.sign_in.sign_in import make_link
+from router.console.sign_in.sign_in import local_path, make_link
 from router.state.access_tokens import LONGEST_SECRET, NewToken, TokenKind
 from tests.support.console_access import PAGE, SignInConsole, bearer, sign_in_console
 

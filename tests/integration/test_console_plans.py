@@ -15,7 +15,7 @@ from pricing.money import Usd
 from router.access.identity import Identity
 from router.app.queries.context import QueryContext
 from router.app.queries.plans import find_plan, previous_plan
-from router.app.queries.quote_limits import find_limits_plan
+from router.app.queries.quote_questions import find_limits_plan
 from router.controller.accept.approval import at_risk_by_team
 from router.deploy.console_settings import ConsoleEntry
 from router.deploy.deploy_settings import Deploy

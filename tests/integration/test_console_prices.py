@@ -38,7 +38,7 @@ PAGE = {"Accept": "text/html"}
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 BOOK_AT = datetime(2026, 11, 25, 9, tzinfo=UTC)
 ODD = "<script>alert(1)</script>"
-POOL = ("aws", "us-east-1", None, "p5.48xlarge", "spot")
+POOL = ("aws", "us-east-1", None, "p5.48xlarge", Market.SPOT)
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from router.app import matched_months, month_books
-from router.app.bill_views import segments
+from router.app import matched_months
 from router.app.close_month import book_corrections, make_seal
 from router.app.kept_months import NAMES, SUMMED, read_kept_month
 from router.app.month_books import month_costs
@@ -242,7 +241,7 @@ def test_closing_and_what_corrects_it_afterwards(kept_site: OpenMonths) -> None:
     assert (correction.corrects, correction.period) == ((str(FIRST),), str(NOVEMBER))
     check(site, NOVEMBER)
     after = site.costs(months=(NOVEMBER,))[NOVEMBER]
-    sums = [month_books.total_costs(each, "billed", None)["USD"] for each in (before, after)]
+    sums = [sum(row["billed"] for row in rows) for rows in (before, after)]
     assert sums[1] - sums[0] == 12
 
 
@@ -250,11 +249,8 @@ def test_costs_as_of_a_moment_are_not_kept_for_another(site: OpenMonths, tmp_pat
     costs, kept = site.costs(), site.kept()
     unbilled = list(machines(OLD))[4]
     site.add(replace(unbilled, key="metered later", rank=1, resource="i-later", recorded_at=NOW + HOUR))
-    *_, then = segments(site.store, site.bills.folder, NOW)
     places = (site.extracts, tmp_path / "fresh")
-    of_then, fresh = (
-        month_books.open_costs(site.store, [OLD], place, site.bills.folder, then).by_month[OLD] for place in places
-    )
+    of_then, fresh = (site.costs(place, (OLD,), NOW)[OLD] for place in places)
     assert site.kept() == kept
     assert of_then == costs[OLD] == fresh
     check(site)
@@ -266,8 +262,8 @@ def test_periods_of_the_ledger_say_the_same(site: OpenMonths) -> None:
     before = {each.month: each.cost for each in site.before()}
     costs, _ = month_costs(site.store, MONTHS, site.extracts, site.bills.folder, basis="effective", now=NOW, as_of=None)
     assert {str(month): each.spent["USD"] for month, each in costs.items() if str(month) in before} == before
-    for month, each in site.costs(months=MONTHS).items():
-        assert costs[month].spent["USD"] == month_books.total_costs(each, "effective", None)["USD"]
+    for month, rows in site.costs(months=MONTHS).items():
+        assert costs[month].spent["USD"] == sum(row["effective"] for row in rows)
 
 
 KILLED = """
@@ -306,7 +302,8 @@ for owner, name in ((Path, "replace"), (Path, "mkdir"), (os, "open"), (os, "fsyn
 now = datetime(2026, 11, 22, 12, tzinfo=UTC)
 with StateStore.open(f"sqlite:///{home}/state.db", now=now) as store:
     *_, still_open = segments(store, home / "bills")
-    month_books.open_costs(store, [Month(2026, 4), Month(2026, 6)], home / "extract", home / "bills", still_open)
+    months = [Month(2026, 4), Month(2026, 6)]
+    month_books.open_costs(store, months, home / "extract", home / "bills", still_open, "billed", None)
 print("done")
 """
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from terraform.module_metadata import shares_network
+from terraform.module_metadata import module_facts
 from terraform.spec import Backend
 from terraform.workdir import PluginSources, is_initialized, prepare
 from tests.support import terraform_runs as runs
@@ -50,7 +50,7 @@ def test_the_sandbox_declares_the_same_names() -> None:
 @pytest.mark.parametrize("module", REAL)
 def test_every_field_of_the_output_is_there(module: str) -> None:
     text = (MODULES / module / "outputs.tf").read_text()
-    outputs = ["nodes", *(["network"] if shares_network(module) else [])]
+    outputs = ["nodes", *(["network"] if module_facts(module).shared_network is not None else [])]
     assert re.findall(r'^output "(\w+)"', text, re.M) == outputs
     fields = re.findall(r"^      (\w+) +=", text, re.M)
     assert fields[-7:] == ["rank", "id", "address", "private_address", "zone", "market", "max_usd_per_hour"]

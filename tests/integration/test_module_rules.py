@@ -13,7 +13,7 @@ import pytest
 from pricing.places import Market
 from router.controller.workspace.workspaces import build_network
 from router.deploy.deploy_settings import Deploy
-from terraform.module_metadata import nat_fabrics
+from terraform.module_metadata import module_facts
 from terraform.render import render
 from terraform.spec import Backend, NodeSpec, WorkspaceSpec
 from tests.support.gangs import examples
@@ -65,7 +65,7 @@ def test_nor_does_its_opposite(engine: Engine, tmp_path: Path, cloud: str) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("cloud", sorted(PROVIDERS))
 def test_nor_does_a_network_that_gangs_share(engine: Engine, tmp_path: Path, cloud: str) -> None:
-    fabric = ("none", *nat_fabrics(cloud))[-1]
+    fabric = ("none", *module_facts(cloud).nat_fabrics)[-1]
     spec = build_network(cloud, examples()[cloud].region, ("use1-az4", ""), fabric, Deploy(), "s0123456789")
     plan = _plan(engine, tmp_path / "root", spec)
     assert len(plan["resource_changes"]) >= 4

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pricing.book import PriceBook
+from pricing.book_check import check_book
 from pricing.book_file import embedded_book
 from pricing.money import Usd, UsdPerHour
 from pricing.offers import Offer
@@ -59,7 +60,7 @@ def planned(book: PriceBook, offers: Sequence[Offer], jobs: Sequence[Job], limit
     """Planned on these offers with the embedded machines, regions and tariffs; and checked."""
     limits = limits or Limits.none()
     small = book.with_offers(offers)
-    small.check()
+    check_book(small)
     plan = make_plan(PlanRequest(jobs=tuple(jobs), book=small, limits=limits, now=NOW, gap=0.0))
     assert check_plan(plan, jobs, small, limits, slot=HOUR) == []
     assert not plan.unplaced

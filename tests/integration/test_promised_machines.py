@@ -11,7 +11,7 @@ import pytest
 from pricing.money import Usd
 from pricing.places import Market
 from router.app.queries.context import QueryContext
-from router.app.queries.promised_machines import find_promised_machines
+from router.app.queries.quote_acceptance import find_promised_machines
 from router.app.settings import AppSettings
 from router.controller.accept.accept import APPLY
 from router.deploy.deploy_settings import Deploy

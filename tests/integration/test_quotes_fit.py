@@ -42,16 +42,14 @@ def watch(home: Path, days: float, every: int = 1, regions: tuple[str, ...] = RE
         up = np.cumsum(rng.random(count) < 0.06) % 2 == 0
         points += [
             PricePoint(
-                MOMENT - HALF_HOUR * (count - i),
                 "azure",
                 region,
                 None,
                 "Standard_ND96asr_v4",
                 Market.SPOT,
-                None,
-                float(up[i]),
-                None,
+                MOMENT - HALF_HOUR * (count - i),
                 "a feed",
+                available=float(up[i]),
             )
             for i in range(0, count, every)
         ]

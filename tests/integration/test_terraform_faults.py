@@ -214,7 +214,7 @@ def test_a_lock_that_cannot_be_written_is_nobody_elses(tmp_path: Path) -> None:
         with pytest.raises(failed, match="could not write lock info"):
             command(tmp_path / "run")
     (tmp_path / "run" / ".terraform.tfstate.lock.info").rmdir()
-    assert len(runner.destroy(tmp_path / "run").done) == 2
+    assert len(runner.destroy(tmp_path / "run")) == 2
 
 
 def test_a_preview_is_applied_once_and_only_while_it_is_true(tmp_path: Path) -> None:

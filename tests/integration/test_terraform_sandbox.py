@@ -68,11 +68,11 @@ def test_four_nodes_live_and_die(directory: Path, runner: Runner) -> None:
         assert log.read_text() == f"demo-1 {node.rank} demo-1-{node.rank} {node.id}\n"
 
     forget_secrets(directory)
-    assert len(runner.destroy(directory).done) == 9
+    assert len(runner.destroy(directory)) == 9
     assert not any(support.lives(pid) for pid in processes.values())
     assert runner.state(directory) == ()
     assert runner.outputs(directory) == {}
-    assert runner.destroy(directory).done == ()
+    assert runner.destroy(directory) == ()
 
 
 def test_idle_nodes_run_nothing(directory: Path, runner: Runner) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from router.jobs.spec import Job, Moment
+from router.jobs.quantities import Moment
+from router.jobs.spec import Job
 from router.planning.planner import make_plan
 from tests.support.checker import check_plan
 from tests.support.instances import Instance, make_instance

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from router.spot.live.policy_adapter import PolicyAdapter
 from router.spot.live.selection import live_policy
+from router.spot.policies import Rule
 from router.spot.policies.deadline_guard import DeadlineGuard
-from router.spot.policies.moves import CheapestWithMoves, Lindy
+from router.spot.policies.published.moves import CheapestWithMoves, Lindy
 from router.spot.policies.registry import LivePolicy
-from router.spot.policies.rules import Rule
 from router.spot.simulator.blind_policy import BlindPolicy
 from tests.property.test_safety_net import worlds
 from tests.support.asked_rules import Dice

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pricing.money import Usd
+from pricing.places import Market
 from pricing.pool_experience import PoolExperience
 from router.jobs.experience import Experience, LearnedSpeed
 from router.planning.document.limit_peaks import limit_peaks
@@ -58,7 +59,7 @@ def whole_plan() -> Plan:
         replace(line, grams_co2e=1000 + i, carbon_usd=Usd(100_000 * (1000 + i))) for i, line in enumerate(made.lines)
     )
     grams = sum(line.grams_co2e or 0 for line in lines)
-    pool = PoolExperience("aws", "north-1", None, "p9.48xlarge", "spot", 1, 4242.0, 31.3, 1.5, 7, THEN, THEN)
+    pool = PoolExperience("aws", "north-1", None, "p9.48xlarge", Market.SPOT, 1, 4242.0, 31.3, 1.5, 7, THEN, THEN)
     return replace(
         made,
         lines=lines,

@@ -16,8 +16,8 @@ from router.quotes.quote import BudgetQuote, Quote, Refused
 from router.quotes.request import MarketInputs, QuoteProblem, QuoteRequest
 from router.spot.availability.observed import PoolObservation
 from router.spot.live.selection import default_run_policy
+from router.spot.policies import QUOTED_RULE
 from router.spot.policies.our_policy import QUOTED_DESCRIPTION, quoted_policy_for
-from router.spot.policies.rules import QUOTED_RULE
 from router.spot.venues import QuoteOption
 from tests.support.made_up_book import book
 from tests.support.made_up_jobs import make_limits

@@ -32,8 +32,9 @@ from router.coordinator.handlers import AgentMessageHandler
 from router.coordinator.server import CoordinatorServer
 from router.deploy.deploy_settings import Deploy
 from router.state.records import Attempt, NodeRecord
+from terraform.events import TerraformEvent
 from terraform.render import SECRETS
-from terraform.runner import ApplyResult, DestroyResult, Preview
+from terraform.runner import ApplyResult, Preview
 from tests.support.bare_site import bare_site
 from tests.support.busy import in_time, on_a_busy_machine
 from tests.support.certificates import write_certificate
@@ -147,12 +148,12 @@ class MachineRunner:
             rows.append({**row, "market": "on_demand", "max_usd_per_hour": None})
         return ApplyResult({"nodes": json.dumps(rows)}, (), ())
 
-    def destroy(self, *_: Any) -> DestroyResult:
+    def destroy(self, *_: Any) -> tuple[TerraformEvent, ...]:
         for machine in self.machines:
             if self.waits_until_off:
                 machine.wait_off(60)
             machine.end()
-        return DestroyResult(())
+        return ()
 
 
 @dataclass

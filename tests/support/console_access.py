@@ -17,10 +17,9 @@ from fastapi.testclient import TestClient
 from router.app.queries.context import QueryContext
 from router.console.answers import AnswerCache
 from router.console.app import make_console
-from router.console.rates import RateLimits
 from router.console.sign_in.oidc import OidcClient
 from router.console.sign_in.sign_in import SignIn
-from router.console.site import ConsoleAccess, ConsoleSite
+from router.console.site import ConsoleAccess, ConsoleSite, RateLimits
 from router.deploy.console_settings import OidcEntry
 from router.state.access_tokens import AccessToken, NewToken, TokenKind
 from tests.support.console import NIGHT, query_context

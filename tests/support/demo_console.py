@@ -159,7 +159,7 @@ def _history(plans: tuple[Plan, ...]) -> Iterator[PricePoint]:
                 dry = any(lost <= at < again for lost, again in interruptions(job))
             if at <= DEMO_AT:
                 price, place = prices[number // 48], (offer.cloud, offer.region, offer.zone, offer.instance_type)
-                yield PricePoint(at, *place, offer.market, price, 0.0 if dry else 1.0, None, _SOURCE)
+                yield PricePoint(*place, offer.market, at, _SOURCE, price, 0.0 if dry else 1.0)
 
 
 def plan_yesterday(scratch: Path) -> Plan:

@@ -9,7 +9,8 @@ from pricing.machine_images import explain_unmade
 from pricing.machines import RDMA_FABRICS
 from pricing.offers import Offer
 from pricing.places import PROVISIONABLE_CLOUDS, Market
-from router.jobs.spec import GangOption, Job
+from router.jobs.gang import GangOption
+from router.jobs.spec import Job
 from router.planning.find.candidates import candidates_for
 from tests.support.instances import Instance
 from tests.support.placement_oracle import unplaceable

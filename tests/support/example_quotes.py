@@ -14,7 +14,7 @@ from router.jobs.spec import Job
 from router.quotes.quote import Driver, Leg, Likely, Quote, QuoteEvidence, Somewhere
 from router.render.figures import MARKET_WORDS
 from router.spot.live.selection import default_run_policy
-from router.spot.policies.rules import QUOTED_RULE
+from router.spot.policies import QUOTED_RULE
 from tests.support.metered_stage import Place
 
 _HOUR = timedelta(hours=1)

@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 
 from pricing import machine_images
 from pricing.book import PriceBook
+from pricing.book_check import check_book
 from pricing.egress import Tariff, Tier
 from pricing.machine_images import MachineImage
 from pricing.machines import Accelerator, Machine
@@ -175,5 +176,5 @@ def offer(
 def book(offers: Sequence[Offer]) -> PriceBook:
     """The made-up book with these offers; checked."""
     result = PriceBook(AS_OF, tuple(offers), MACHINES, ACCELERATORS, REGIONS, TARIFFS, PRIORS)
-    result.check()
+    check_book(result)
     return result

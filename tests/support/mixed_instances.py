@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from pricing.book import PriceBook
+from pricing.book_check import check_book
 from pricing.machines import Accelerator
 from pricing.offers import Offer
 from router.jobs.limits import Limits
@@ -38,7 +39,7 @@ def mixing_book(offers: tuple[Offer, ...]) -> PriceBook:
     smaller = Accelerator("A100-40GB", 40, 1555.0, 312.0, None, 400, "made up", shop.SOURCE, "2026-11-01", True)
     base = shop.book(())
     book = replace(base, offers=offers, machines=(*base.machines, *more), accelerators=(*base.accelerators, smaller))
-    book.check()
+    check_book(book)
     return book
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -11,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from pricing.money import Usd
-from router.app import month_books
 from router.app.bill_views import segments
 from router.app.kept_months import SUMMED
-from router.app.matched_months import MonthMatcher
-from router.app.month_books import TeamCost, costs_before
+from router.app.matched_months import MatchedMonth, MonthMatcher
+from router.app.month_books import costs_before
 from router.app.reconcile import open_extract, open_matched_books
 from router.files.duckdb_session import rows_of
 from router.ledger.entry import CostBasis, LedgerEntry
@@ -70,12 +70,22 @@ class OpenMonths:
         return costs_before(self.store, asked, extracts or self.extracts, self.bills.folder)
 
     def costs(
-        self, extracts: Path | None = None, months: tuple[Month, ...] = (FIRST, OLD)
-    ) -> dict[Month, tuple[TeamCost, ...]]:
-        """Return the costs of a month that changes, and of one that does not."""
-        *_, still_open = segments(self.store, self.bills.folder)
-        found = month_books.open_costs(self.store, months, extracts or self.extracts, self.bills.folder, still_open)
-        return dict(found.by_month)
+        self, extracts: Path | None = None, months: tuple[Month, ...] = (FIRST, OLD), as_of: datetime | None = None
+    ) -> dict[Month, list[dict[str, Any]]]:
+        """Return the costs by team of a month that changes, and of one that does not."""
+        sums = "sum(billed) AS billed, sum(effective) AS effective"
+        query = f"SELECT team, currency, {sums} FROM {{}} GROUP BY ALL ORDER BY ALL"
+        with self._matching(months, extracts, as_of) as (connection, found):
+            return {month: rows_of(connection.sql(query.format(each.tables["sums"]))) for month, each in found.items()}
+
+    @contextmanager
+    def _matching(
+        self, months: tuple[Month, ...], extracts: Path | None, as_of: datetime | None = None
+    ) -> Iterator[tuple[Any, dict[Month, MatchedMonth]]]:
+        *_, still_open = segments(self.store, self.bills.folder, as_of)
+        with open_extract(self.store, extracts or self.extracts) as (connection, folder, manifest):
+            matcher = MonthMatcher(self.store, self.bills.folder, still_open.view, connection, folder, manifest)
+            yield connection, matcher.match(months)
 
     def kept(self) -> dict[str, str]:
         """Return by month what tells one matching from any other."""
@@ -84,10 +94,7 @@ class OpenMonths:
 
     def matched(self, months: tuple[Month, ...], extracts: Path | None = None) -> dict[Month, Sums]:
         """Return all sums of months that are matched one by one, and kept."""
-        *_, still_open = segments(self.store, self.bills.folder)
-        with open_extract(self.store, extracts or self.extracts) as (connection, folder, manifest):
-            view = still_open.view
-            found = MonthMatcher(self.store, self.bills.folder, view, connection, folder, manifest).match(months)
+        with self._matching(months, extracts) as (connection, found):
             return {
                 month: {name: _lines(rows_of(connection.sql(f"FROM {each.tables[name]}"))) for name in SUMMED}
                 for month, each in found.items()

@@ -17,7 +17,7 @@ from router.prices import history
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 A_POINT = PricePoint(
-    START, "aws", "us-east-1", "us-east-1a", "p5.48xlarge", Market.SPOT, UsdPerHour.parse("20"), None, None, "a feed"
+    "aws", "us-east-1", "us-east-1a", "p5.48xlarge", Market.SPOT, START, "a feed", UsdPerHour.parse("20")
 )
 
 

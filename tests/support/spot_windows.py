@@ -14,8 +14,7 @@ from random import Random
 import numpy as np
 from hypothesis import strategies as st
 
-from router.spot.availability.hazard_model import DRIFT, HazardModel
-from router.spot.availability.loss_rates import CLASSES
+from router.spot.availability.hazard_model import CLASSES, DRIFT, HazardModel
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import GuardMode
 from router.spot.simulator.traces import Floats, Series, ZoneSeries

@@ -8,9 +8,9 @@ from pricing.money import ZERO
 from router.planning.document.plan_json import plan_content, plan_to_json
 from router.state.idempotency import ABANDONED, KeyState, StoredAnswer
 from router.state.idempotency import KEPT as KEYS_KEPT
-from router.state.made_plans import MadePlanEntry
+from router.state.plans import MadePlanEntry
 from router.state.store import StateStore
-from router.state.tasks import EVENTS_KEPT, KEPT, MAX_TRIES, SILENT, TaskState, TaskWrites
+from router.state.tasks import EVENTS_KEPT, KEPT, MAX_TRIES, SILENT, TaskState
 from router.state.webhook_deliveries import KEPT as DELIVERIES_KEPT
 from router.state.webhook_deliveries import DeliveryState, StateHeads, WebhookDelivery
 from tests.support.scenes import NORTH, a_job, plan_of
@@ -75,13 +75,12 @@ class TasksSuite(StateSuite):
         plan = plan_of([a_job()], [NORTH])
         digest = str(plan_content(plan)["digest"])
         entry = MadePlanEntry.of(digest, plan_to_json(plan), plan.as_of, NOW, "ana", "night")
-        writes = TaskWrites(plans=(entry,))
         assert store.tasks.take("w1", ["plan"], NOW) is not None
         assert store.tasks.take("w2", ["plan"], NOW + 2 * SILENT) is not None
-        assert not store.tasks.finish(task.id, "w1", {}, NOW + 2 * SILENT, writes)
+        assert not store.tasks.finish(task.id, "w1", {}, NOW + 2 * SILENT, entry)
         assert store.made_plans.newest() == ()
-        assert store.tasks.finish(task.id, "w2", {"digest": digest}, NOW + 2 * SILENT, writes)
-        assert not store.tasks.finish(task.id, "w2", {}, NOW + 2 * SILENT, writes)
+        assert store.tasks.finish(task.id, "w2", {"digest": digest}, NOW + 2 * SILENT, entry)
+        assert not store.tasks.finish(task.id, "w2", {}, NOW + 2 * SILENT, entry)
         (row,) = store.made_plans.newest()
         assert (row.digest, row.made_by, row.name) == (digest, "ana", "night")
         assert (row.as_of, row.made_at) == (plan.as_of, NOW + 2 * SILENT)

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from router.planning.document.plan_json import plan_content, plan_to_json
-from router.state import made_plans
+from router.state import plans
 from router.state.quotes import QuoteRow
 from router.state.store import StateStore
 from tests.support.scenes import NORTH, a_job, plan_of
@@ -77,7 +77,7 @@ class QuotesSuite(StateSuite):
     def test_plans_of_one_name_push_out_none_of_another(
         self, store: StateStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(made_plans, "PLANS_KEPT", 2)
+        monkeypatch.setattr(plans, "PLANS_KEPT", 2)
         text = plan_to_json(PLAN)
         store.made_plans.put("night", text, PLAN.as_of, NOW, "ana", "night")
         for number in range(3):

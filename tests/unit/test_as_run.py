@@ -17,8 +17,8 @@ from router.jobs.run_policy import RunPolicy
 from router.spot.live.as_run import _pool_lookup, play_as_run
 from router.spot.live.pool_backoff import compute_backoff_end
 from router.spot.live.selection import build_policy, default_run_policy
+from router.spot.policies import Rule
 from router.spot.policies.interface import Decision, MoveDecision, Observation, WaitDecision
-from router.spot.policies.rules import Rule
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import IDLE, ON_DEMAND, SPOT
 from router.spot.simulator.traces import Series, ZoneSeries

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.spot.policies.skynomad import SkyNomad
+from router.spot.policies.published.skynomad import SkyNomad
 from router.spot.simulator.traces import Series, ZoneSeries
 from tests.bench.probes import Set, line, played, policies, whole
 

@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import pytest
 
 from pricing.book import PriceBook
+from pricing.book_check import check_book
 from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import RegionId
@@ -21,12 +22,12 @@ TARIFF = a_tariff((0, 100, "0"), (100, None, "0.09"))
 
 def problems_of(book: PriceBook) -> str:
     with pytest.raises(InvalidInputError) as caught:
-        book.check()
+        check_book(book)
     return str(caught.value)
 
 
 def test_a_valid_book_passes() -> None:
-    a_book([AN_OFFER, IRELAND, spot("30")], [TARIFF]).check()
+    check_book(a_book([AN_OFFER, IRELAND, spot("30")], [TARIFF]))
 
 
 def test_order_does_not_matter() -> None:
@@ -117,8 +118,8 @@ def test_duplicates_are_found() -> None:
 def test_spot_above_on_demand_is_refused_also_by_zone() -> None:
     assert "above the on-demand price 55.04" in problems_of(a_book([AN_OFFER, spot("55.05")]))
     assert "above the on-demand price 55.04" in problems_of(a_book([AN_OFFER, spot("60", zone="us-east-1a")]))
-    a_book([AN_OFFER, spot("55.04")]).check()
-    a_book([spot("60")]).check()
+    check_book(a_book([AN_OFFER, spot("55.04")]))
+    check_book(a_book([spot("60")]))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_tiers_must_be_contiguous(tiers: tuple[tuple[int, int | None, str], ...]
 def test_all_problems_come_at_once_with_their_places() -> None:
     bad = [replace(AN_OFFER, usd_per_hour=UsdPerHour(0)), replace(IRELAND, region="eu-west-7")]
     with pytest.raises(InvalidInputError) as caught:
-        a_book(bad).check({bad[0].key: "book.csv:2", bad[1].key: "book.csv:3"})
+        check_book(a_book(bad), {bad[0].key: "book.csv:2", bad[1].key: "book.csv:3"})
     assert [p.where for p in caught.value.problems] == ["book.csv:2", "book.csv:3"]
 
 

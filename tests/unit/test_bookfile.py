@@ -14,6 +14,7 @@ import pytest
 
 from pricing.book_file import SCHEMA_VERSION, embedded_book, read_book, write_book
 from pricing.money import UsdPerHour
+from pricing.places import Market
 from pricing.pool_experience import ExperienceKind, PoolExperience
 from pricing.problems import InvalidInputError
 from pricing.risk import RiskSignal
@@ -26,10 +27,8 @@ SIGNALS = (
     RiskSignal("aws", ">20%", "falling", 1.0, 0.36, 2.8, 11.0, "the advisor", "2026-11-21"),
 )
 RECORDS = tuple(
-    PoolExperience(
-        "aws", "us-east-1", zone, "p5.48xlarge", "spot", 1, 41.5, 9.25, 2.5, 7, SEEN_AT, SEEN_AT, ExperienceKind(kind)
-    )
-    for zone, kind in ((None, "gangs"), ("us-east-1a", "availability"))
+    PoolExperience("aws", "us-east-1", zone, "p5.48xlarge", Market.SPOT, 1, 41.5, 9.25, 2.5, 7, SEEN_AT, SEEN_AT, kind)
+    for zone, kind in ((None, ExperienceKind.GANGS), ("us-east-1a", ExperienceKind.AVAILABILITY))
 )
 FULL = replace(
     a_book(
@@ -45,6 +44,14 @@ FULL = replace(
 )
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file with the full book, alone in its folder."""
+    path = tmp_path / "book.parquet"
+    write_book(FULL, path)
+    return path
+
+
 def refusal(path: Path) -> str:
     with pytest.raises(InvalidInputError) as caught:
         read_book(path)
@@ -52,19 +59,15 @@ def refusal(path: Path) -> str:
     return str(caught.value)
 
 
-def test_a_written_book_is_read_again(tmp_path: Path) -> None:
-    path = tmp_path / "book.parquet"
-    write_book(FULL, path)
+def test_a_written_book_is_read_again(path: Path) -> None:
     again = read_book(path)
     assert again == FULL
     assert again.digest == FULL.digest
     assert (again.signals, again.records) == (SIGNALS, RECORDS)
-    assert [p.name for p in tmp_path.iterdir()] == ["book.parquet"]
+    assert [p.name for p in path.parent.iterdir()] == ["book.parquet"]
 
 
-def test_a_book_that_is_read_again_has_the_same_risks(tmp_path: Path) -> None:
-    path = tmp_path / "book.parquet"
-    write_book(FULL, path)
+def test_a_book_that_is_read_again_has_the_same_risks(path: Path) -> None:
     again = read_book(path)
     risks = {}
     for offer in FULL.offers:
@@ -97,9 +100,7 @@ def test_the_embedded_book_survives_a_file(tmp_path: Path) -> None:
     assert read_book(path) == embedded_book()
 
 
-def test_the_file_is_a_table_for_pandas(tmp_path: Path) -> None:
-    path = tmp_path / "book.parquet"
-    write_book(FULL, path)
+def test_the_file_is_a_table_for_pandas(path: Path) -> None:
     frame = pd.read_parquet(path)
     assert len(frame) == 3
     assert frame["usd_nanos_per_hour"].sum() == 55_040_000_000 + 30_500_000_000 + 30_000_000_000
@@ -113,9 +114,7 @@ def test_an_empty_book_can_be_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 3, 100, 0.5, 0.99])
-def test_a_truncated_file_is_refused(tmp_path: Path, keep: float) -> None:
-    path = tmp_path / "book.parquet"
-    write_book(FULL, path)
+def test_a_truncated_file_is_refused(path: Path, keep: float) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[: int(keep) if keep >= 1 else int(len(whole) * keep)])
     assert "cannot be read as Parquet" in refusal(path)
@@ -157,9 +156,7 @@ def _column(name: str, value: Any) -> Callable[[pd.DataFrame], None]:
         (_column("usd_nanos_per_hour", 1), "does not match its digest"),
     ],
 )
-def test_a_file_that_is_no_book_is_refused(tmp_path: Path, spoil: Callable[[pd.DataFrame], object], what: str) -> None:
-    path = tmp_path / "book.parquet"
-    write_book(FULL, path)
+def test_a_file_that_is_no_book_is_refused(path: Path, spoil: Callable[[pd.DataFrame], object], what: str) -> None:
     frame = pd.read_parquet(path, dtype_backend="pyarrow")
     spoil(frame)
     frame.to_parquet(path, index=False)
@@ -172,16 +169,14 @@ def test_another_parquet_file_is_no_book(tmp_path: Path) -> None:
     assert "no price book" in refusal(path)
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "book.parquet"
-    write_book(FULL, path)
+def test_a_failed_write_leaves_the_old_file(path: Path) -> None:
     before = path.read_bytes()
     with pytest.raises(InvalidInputError, match="not above 0"):
         write_book(FULL.with_offers([replace(AN_OFFER, usd_per_hour=UsdPerHour(0))]), path)
     with pytest.raises(InvalidInputError, match="too large"):
         write_book(FULL.with_offers([replace(AN_OFFER, usd_per_hour=UsdPerHour(1 << 63))]), path)
     assert path.read_bytes() == before
-    assert [p.name for p in tmp_path.iterdir()] == ["book.parquet"]
+    assert [p.name for p in path.parent.iterdir()] == ["book.parquet"]
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
@@ -191,30 +186,15 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
         write_book(FULL, tmp_path / "book.csv")
 
 
-@pytest.mark.parametrize(
-    ("name", "what"),
-    [
-        ("none.csv", "no such file"),
-        ("none.parquet", "no such file"),
-        ("book.xlsx", "no such file"),
-    ],
-)
-def test_files_that_are_not_there(tmp_path: Path, name: str, what: str) -> None:
-    assert what in refusal(tmp_path / name)
-
-
-def test_a_file_of_another_kind(tmp_path: Path) -> None:
+def test_files_that_are_not_there_or_of_another_kind(tmp_path: Path) -> None:
+    for name in ("none.csv", "none.parquet", "book.xlsx"):
+        assert "no such file" in refusal(tmp_path / name)
     (tmp_path / "book.xlsx").write_bytes(b"PK")
     assert "is a .parquet or a .csv" in refusal(tmp_path / "book.xlsx")
-
-
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "book.csv").mkdir()
     assert "is not a file" in refusal(tmp_path / "book.csv")
 
 
-def test_the_small_tables_are_plain_json(tmp_path: Path) -> None:
-    path = tmp_path / "book.parquet"
-    write_book(FULL, path)
+def test_the_small_tables_are_plain_json(path: Path) -> None:
     tables = pd.read_parquet(path).attrs
     assert json.loads(json.dumps(tables["tariffs"]))[0]["tiers"][1]["price"] == {"nanos": 90_000_000}

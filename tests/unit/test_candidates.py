@@ -16,18 +16,11 @@ from router.planning.find.candidate import steps_to_do
 from router.planning.find.candidates import CandidateFinder, candidates_for
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits, simple_job
-from tests.support.scenes import ALPS, BAY, LAKE, NORTH, NORTH_SPOT, NOW, SOUTH, a_job, found_for
+from tests.support.scenes import ALPS, BAY, LAKE, NORTH, NORTH_SPOT, NOW, RUNNING_IN_NORTH, SOUTH, a_job, found_for
 
 HERE = "aws/north-1/p9.48xlarge/on_demandx8"
 SPOT = "aws/north-1/p9.48xlarge/spotx8"
 HARDWARE = 8 / 30_000
-RUNNING: dict[str, Any] = {
-    "cloud": "aws",
-    "region": "north-1",
-    "instance_type": "p9.48xlarge",
-    "market": "on_demand",
-    "accelerators": 8,
-}
 
 
 def codes(*arguments: Any, **more: Any) -> dict[str, str]:
@@ -153,18 +146,18 @@ def test_a_gang_without_a_known_speed_is_dropped() -> None:
 
 
 def test_the_place_where_it_runs_is_marked_once() -> None:
-    job = a_job(status={"steps_done": 100, "running": RUNNING})
+    job = a_job(status={"steps_done": 100, "running": RUNNING_IN_NORTH})
     kept, _ = found_for(job, [NORTH, NORTH_SPOT, SOUTH])
     assert [key for key, c in kept.items() if c.running] == [HERE]
 
 
 def test_its_own_zone_is_preferred_an_unknown_one_fits_any() -> None:
     zones = [replace(NORTH, zone=zone) for zone in ("north-1a", "north-1b")]
-    there = a_job(status={"running": RUNNING | {"zone": "north-1b"}})
+    there = a_job(status={"running": RUNNING_IN_NORTH | {"zone": "north-1b"}})
     assert [c.offer.zone for c in found_for(there, zones)[0].values() if c.running] == ["north-1b"]
-    somewhere = a_job(status={"running": RUNNING})
+    somewhere = a_job(status={"running": RUNNING_IN_NORTH})
     assert [c.offer.zone for c in found_for(somewhere, zones)[0].values() if c.running] == ["north-1a"]
-    gone = a_job(status={"running": RUNNING | {"zone": "north-1c"}})
+    gone = a_job(status={"running": RUNNING_IN_NORTH | {"zone": "north-1c"}})
     assert [c for c in found_for(gone, zones)[0].values() if c.running] == []
 
 

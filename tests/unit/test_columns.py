@@ -21,7 +21,7 @@ from router.planning.planner import make_plan
 from router.planning.program.solver import SolverFailedError
 from tests.support.checker import check_plan
 from tests.support.made_up_book import offer
-from tests.support.scenes import NORTH, SOUTH, a_job, a_request, places, problem_of
+from tests.support.scenes import NORTH, RUNNING_IN_NORTH, SOUTH, a_job, a_request, places, problem_of
 
 HOUR = timedelta(hours=1)
 
@@ -65,8 +65,7 @@ def test_a_budget_that_is_too_small_leaves_out_the_fewest_and_the_bound_is_of_as
 
 
 def test_a_job_that_runs_stays_where_moving_saves_too_little() -> None:
-    here = {"cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "market": "on_demand"}
-    status = {"steps_done": 100, "running": {**here, "accelerators": 8}}
+    status = {"steps_done": 100, "running": RUNNING_IN_NORTH}
     dear = offer("aws/north-1", "p9.48xlarge", "on_demand", "50.10")
     plan = by_columns([a_job("a", steps=1000, status=status)], [dear, SOUTH], gap=0.02)
     assert places(plan) == {"a": "aws/north-1 on_demand"}

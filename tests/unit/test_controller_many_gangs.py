@@ -30,8 +30,8 @@ from router.coordinator.saves import save_answers, save_answers_by_attempt
 from router.jobs.job_json import job_json
 from router.jobs.limits import Limits
 from router.spot.live.selection import build_named_policy
+from router.spot.policies import Rule
 from router.spot.policies.interface import PolicyEvent, SaveDecision, StayDecision
-from router.spot.policies.rules import Rule
 from router.state.records import Attempt, NoticeRecord, Phase, Shortage
 from router.state.store import StateStore
 from tests.bench.storm import HERE, book, checked, fill, pretended, site_of

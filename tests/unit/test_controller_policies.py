@@ -23,9 +23,9 @@ from router.jobs.job_json import job_json, parse_job
 from router.planning.improve.replacement import PlacementRequest, place_gangs
 from router.planning.program.solver import PulpSolver
 from router.spot.live.selection import build_named_policy, build_policy, default_run_policy
+from router.spot.policies import Rule
 from router.spot.policies.greedy import GreedyPolicy
 from router.spot.policies.interface import Decision, MoveDecision, Observation, PolicyEvent, StayDecision, WaitDecision
-from router.spot.policies.rules import Rule
 from router.state.records import Attempt, Phase, Shortage
 from tests.bench.storm import HERE, book, fill, site_of
 from tests.support.new_state import open_state

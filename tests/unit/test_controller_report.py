@@ -17,7 +17,7 @@ from router.deploy.deploy_settings import Timeouts
 from router.jobs.job_json import job_json
 from router.render.status_text import as_json, as_wide
 from router.spot.live.selection import default_run_policy
-from router.spot.policies.rules import Rule
+from router.spot.policies import Rule
 from router.state.records import Phase
 from tests.support.bare_site import bare_site
 from tests.support.scenes import a_job

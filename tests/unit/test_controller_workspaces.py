@@ -30,7 +30,7 @@ from router.deploy.deploy_settings import Deploy
 from router.jobs.job_json import job_json, parse_job
 from router.jobs.spec import Job
 from router.state.records import NodeRecord
-from terraform.module_metadata import BootMethod, find_boot_method
+from terraform.module_metadata import BootMethod, module_facts
 from terraform.render import SECRETS, render
 from terraform.spec import Host, ReadableSpec, WorkspaceSpec
 from tests.support.night import FOLDER
@@ -62,7 +62,7 @@ DEPLOY = Deploy.model_validate(
     }
 )
 CLOUDS = sorted(PROVISIONABLE_CLOUDS)
-MADE = [cloud for cloud in CLOUDS if find_boot_method(cloud) is BootMethod.CLOUD_INIT]
+MADE = [cloud for cloud in CLOUDS if module_facts(cloud).boot is BootMethod.CLOUD_INIT]
 RUN = {"command": "torchrun train.py", "env": {"BATCH": "512"}}
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from pricing.money import Usd, UsdPerHour
-from pricing.places import Market
 from router.jobs.spec import Job
 from router.planning.document.costing import amortised_per_step, job_cost, lines_of, moves_of, per_step, price_ceiling
 from router.planning.problem.problem import PlacementProblem
@@ -143,8 +142,3 @@ def test_data_move_once_into_a_region_and_the_checkpoint_goes_along() -> None:
     ]
     assert moves[1].cost_usd == Usd(round(Fraction(10 * 2**30, 10**9) * Fraction("0.01") * 10**9))
     assert moves[2].cost_usd == Usd(round(Fraction(10 * 2**30, 10**9) * Fraction("0.02") * 10**9))
-
-
-def test_the_market_of_a_line_is_spelt_as_in_the_book() -> None:
-    problem, runs = one(a_job(), NORTH_SPOT)
-    assert lines_of(problem, runs)[0].market == Market.SPOT.value

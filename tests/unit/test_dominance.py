@@ -18,17 +18,10 @@ from router.planning.program.formulation import formulate
 from router.planning.program.solve import PlacementSolution, solve_in_stages
 from router.planning.program.solver import PulpSolver
 from tests.support.instances import make_instance
-from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, a_request, problem_of
+from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, RUNNING_IN_NORTH, SOUTH, a_job, a_request, problem_of
 
 SEEDS = range(7000, 7020)
 HERE = "aws/north-1 on_demand"
-RUNNING: dict[str, Any] = {
-    "cloud": "aws",
-    "region": "north-1",
-    "instance_type": "p9.48xlarge",
-    "market": "on_demand",
-    "accelerators": 8,
-}
 
 
 def solved(problem: PlacementProblem) -> PlacementSolution:
@@ -99,7 +92,7 @@ def test_what_takes_less_of_a_limit_that_binds_is_kept() -> None:
 
 
 def test_where_the_job_runs_now_is_never_dropped() -> None:
-    job = a_job(status={"steps_done": 10, "running": RUNNING})
+    job = a_job(status={"steps_done": 10, "running": RUNNING_IN_NORTH})
     assert kept(job, NORTH, replace(NORTH, zone="north-1a"), ALPS) == ["aws/alps-1 on_demand", HERE]
 
 

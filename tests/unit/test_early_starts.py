@@ -26,7 +26,7 @@ from router.planning.program.solver import PulpSolver
 from router.planning.rules.load import load_without
 from tests.support.instances import make_instance
 from tests.support.made_up_book import offer
-from tests.support.scenes import NORTH, SOUTH, a_job, a_request, answer_of, problem_of
+from tests.support.scenes import NORTH, RUNNING_IN_NORTH, SOUTH, a_job, a_request, answer_of, problem_of
 from tests.support.solved_instances import request_of
 
 ONE = offer("aws/north-1", "p9.48xlarge", "on_demand", "60", cap=1)
@@ -99,14 +99,9 @@ def test_a_job_that_can_only_run_in_pieces_keeps_them() -> None:
 
 
 def test_a_job_that_runs_stays() -> None:
-    running = {
-        "cloud": "aws",
-        "region": "north-1",
-        "instance_type": "p9.48xlarge",
-        "market": "on_demand",
-        "accelerators": 8,
-    }
-    answer = answer_of(a_request([a_job("a", status={"steps_done": 10, "running": running})], [NORTH, SOUTH], gap=0.5))
+    answer = answer_of(
+        a_request([a_job("a", status={"steps_done": 10, "running": RUNNING_IN_NORTH})], [NORTH, SOUTH], gap=0.5)
+    )
     assert start_early(answer, effort()) is answer
 
 

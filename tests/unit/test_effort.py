@@ -17,7 +17,7 @@ from router.planning.program.solver import LpRelaxation, PulpSolver, Solution
 from router.planning.rules.program import Program
 from router.render.plan_text import table
 from tests.support.made_up_book import offer
-from tests.support.scenes import NORTH, SOUTH, a_job, a_request
+from tests.support.scenes import NORTH, RUNNING_IN_NORTH, SOUTH, a_job, a_request
 from tests.unit.test_solver import cover, market_split
 
 CHEAP = offer("gcp/lake-1", "a9-highgpu-8g", "on_demand", "30")
@@ -95,15 +95,8 @@ def test_shadow_prices_cut_by_the_clock_are_marked() -> None:
 
 
 def test_a_job_that_could_not_be_kept_in_place_in_time_is_marked() -> None:
-    running = {
-        "cloud": "aws",
-        "region": "north-1",
-        "instance_type": "p9.48xlarge",
-        "market": "on_demand",
-        "accelerators": 8,
-    }
     clock = Clock()
-    job = a_job(status={"steps_done": 10, "running": running})
+    job = a_job(status={"steps_done": 10, "running": RUNNING_IN_NORTH})
     request = a_request([job], [NORTH, SOUTH], time_limit=timedelta(seconds=60), gap=0.4, resolve_limits=0)
     plan = make_plan(request, solver=Slow(clock, 0.1, 90), clock=clock)
     assert plan.time_limit_hit

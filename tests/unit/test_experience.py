@@ -33,6 +33,7 @@ from router.planning.document.plan_schema import plan_schema
 from router.planning.planner import make_plan
 from router.render.explain_text import job_text
 from tests.support.made_up_book import book
+from tests.support.narrowed import present, typed
 from tests.support.scenes import ALPS, NORTH, NORTH_SPOT, NOW, a_job, a_request
 
 BOOK = book([NORTH, NORTH_SPOT, ALPS])
@@ -69,9 +70,7 @@ def known_speed(job: Job, *runs: SpeedRun) -> Speed:
     assert experience is not None
     assert machine is not None
     assert accelerator is not None
-    found = gang_speed(experience.job(job, BOOK).workload, machine, 1, accelerator)
-    assert isinstance(found, Speed)
-    return found
+    return typed(Speed, gang_speed(experience.job(job, BOOK).workload, machine, 1, accelerator))
 
 
 def test_a_run_moves_the_speed_nearly_to_what_was_measured_and_more_runs_further() -> None:
@@ -123,8 +122,7 @@ def test_other_sizes_of_the_accelerator_are_corrected_alike_and_other_accelerato
         job.workload.profile[0].model_copy(update={"accelerator": "A100-80GB", "steps_per_hour": 40.0}),
     ]
     job = job.model_copy(update={"workload": job.workload.model_copy(update={"profile": tuple(points)})})
-    experience = learn(RunRecords((a_run(job, 50),)), [job], BOOK, NOW)
-    assert experience is not None
+    experience = present(learn(RunRecords((a_run(job, 50),)), [job], BOOK, NOW))
     learned = {(p.accelerator, p.count): p.steps_per_hour for p in experience.job(job, BOOK).workload.profile}
     assert learned["H100", 16] == pytest.approx(90)
     assert learned["A100-80GB", 8] == 40
@@ -155,11 +153,9 @@ def test_lives_in_a_pool_are_summed_by_size_and_fade() -> None:
 
 
 def test_the_risk_of_a_pool_lies_between_the_books_and_what_was_counted() -> None:
-    machine = BOOK.machine("aws", "p9.48xlarge")
-    assert machine is not None
+    machine = present(BOOK.machine("aws", "p9.48xlarge"))
     stays = tuple(a_stay(1, True, name=f"a-{n}") for n in range(12))
-    experience = learn(RunRecords((), stays), [a_job()], BOOK, NOW)
-    assert experience is not None
+    experience = present(learn(RunRecords((), stays), [a_job()], BOOK, NOW))
     counted = 12 / lived(*[1.0] * 12)
     for machines in (1, 4):
         before = BOOK.risk.gang(NORTH_SPOT, machine, machines)
@@ -179,15 +175,13 @@ def test_the_risk_of_a_pool_lies_between_the_books_and_what_was_counted() -> Non
 
 
 def test_what_was_counted_in_a_pool_moves_pools_like_it_less() -> None:
-    machine = BOOK.machine("aws", "p9.48xlarge")
-    assert machine is not None
+    machine = present(BOOK.machine("aws", "p9.48xlarge"))
     neighbour = replace(NORTH_SPOT, region="south-1")
     for stays in (
         [a_stay(1, True, name=f"a-{n}") for n in range(12)],
         [a_stay(900, False, name=f"a-{n}") for n in range(4)],
     ):
-        experience = learn(RunRecords((), tuple(stays)), [a_job()], BOOK, NOW)
-        assert experience is not None
+        experience = present(learn(RunRecords((), tuple(stays)), [a_job()], BOOK, NOW))
         before = BOOK.risk.gang(NORTH_SPOT, machine, 1).hazard.quantile(0.5)
         own, near = (
             math.log(experience.gang_risk(offer, machine, 1, BOOK).hazard.quantile(0.5) / before)
@@ -198,12 +192,10 @@ def test_what_was_counted_in_a_pool_moves_pools_like_it_less() -> None:
 
 
 def test_a_gang_that_lived_long_says_less_than_as_many_hours_of_young_ones() -> None:
-    machine = BOOK.machine("aws", "p9.48xlarge")
-    assert machine is not None
+    machine = present(BOOK.machine("aws", "p9.48xlarge"))
     levels = []
     for stays in ((a_stay(64, False),), tuple(a_stay(2, False, name=f"a-{n}") for n in range(32))):
-        experience = learn(RunRecords((), stays), [a_job()], BOOK, NOW)
-        assert experience is not None
+        experience = present(learn(RunRecords((), stays), [a_job()], BOOK, NOW))
         assert experience.pools[0].hours == 64
         levels.append(experience.gang_risk(NORTH_SPOT, machine, 1, BOOK).hazard.quantile(0.5))
     assert levels[1] < 0.6 * levels[0]

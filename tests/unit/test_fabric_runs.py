@@ -10,8 +10,8 @@ import pytest
 from pricing.book_file import embedded_book
 from router.app.learned import describe_experience, runs_from_file, runs_to_json
 from router.jobs.experience import Experience, RunRecords, learn
-from router.jobs.fabric_runs import COUNTS_FOR, FabricRun, explain_network, learn_fabrics
 from router.jobs.limits import Limits
+from router.jobs.measured_speed import COUNTS_FOR, FabricRun, explain_network, learn_fabrics
 from router.jobs.spec import Job
 from router.jobs.speed import bus_bandwidth
 from router.planning.document.plan_json import plan_from_json, plan_to_json

@@ -16,7 +16,7 @@ from pricing.machines import Machine
 from router.agent.config import AgentConfig, CodeSource, FabricSetup
 from router.agent.starters import IN_CONTAINER, check_fabric, command_line, container_options, fabric_environment
 from router.controller.workspace.bootstrap import FABRIC_SCRIPTS
-from router.jobs.fabric_runs import explain_network
+from router.jobs.measured_speed import explain_network
 from router.jobs.speed import bus_bandwidth
 from tests.support.present import present
 

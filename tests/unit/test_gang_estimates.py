@@ -34,6 +34,7 @@ from router.planning.estimate.gang_estimates import (
 )
 from router.planning.planner import PlanRequest, make_plan
 from tests.support.books import MACHINE, MODEL
+from tests.support.narrowed import present, typed
 from tests.support.repository import ROOT
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
@@ -111,8 +112,7 @@ def test_figures_are_those_of_a_plan(changes: dict[str, Any], book: PriceBook) -
     job = a_job(**{"residency": {"allow": ["US"]}} | changes)
     plan, found = planned(job, book), estimated(job, book)
     line, summary = plan.lines[-1], plan.jobs[0]
-    row = found.best
-    assert row is not None
+    row = present(found.best)
     assert row.answer is not None
     part = row.answer.parts[-1]
     assert (part.cloud, part.region, part.zone, part.instance_type, part.market.value) == (
@@ -136,8 +136,7 @@ def test_figures_are_those_of_a_plan(changes: dict[str, Any], book: PriceBook) -
 
 def test_a_deadline_adds_to_an_estimate_what_its_guard_may_need(book: PriceBook) -> None:
     """An estimate knows no deadline. A plan to one falls back on demand the more often, the nearer it is."""
-    best = estimated(a_job(residency={"allow": ["US"]}), book).best
-    assert best is not None
+    best = present(estimated(a_job(residency={"allow": ["US"]}), book).best)
     assert best.answer is not None
     costs, fallbacks = [best.answer.usd_per_step.expected], [best.answer.terms.fallback_usd]
     for deadline in ("2026-11-24T18:00Z", "2026-11-22T18:00Z", "2026-11-22T08:00Z"):
@@ -163,30 +162,25 @@ def test_each_example_job_costs_what_its_own_plan_says(book: PriceBook) -> None:
     assert len(jobs) == 24
     for job in jobs:
         alone = job.model_copy(update={"deadline": None, "earliest_start": None})
-        best = estimated(alone, book).best
-        assert best is not None
+        best = present(estimated(alone, book).best)
         assert best.answer is not None
         one = alone.model_copy(update={"gang": alone.gang.model_copy(update={"options": (best.option,)})})
-        usd = planned(one, book).jobs[0].usd_per_step
-        assert usd is not None
+        usd = present(planned(one, book).jobs[0].usd_per_step)
         assert abs((best.answer.usd_per_step.expected - usd).nanos) <= 1, job.name
         if len(alone.gang.options) > 1:
-            of_all = planned(alone, book).jobs[0].usd_per_step
-            assert of_all is not None
+            of_all = present(planned(alone, book).jobs[0].usd_per_step)
             assert of_all.nanos - best.answer.usd_per_step.expected.nanos <= 1, job.name
 
 
 def test_a_running_job_pays_no_start_where_it_runs(book: PriceBook) -> None:
     waiting = a_job(market={"spot": "never"})
-    answer = estimated(waiting, book, markets=(Market.ON_DEMAND,)).rows[0].answer
-    assert answer is not None
+    answer = present(estimated(waiting, book, markets=(Market.ON_DEMAND,)).rows[0].answer)
     part = answer.parts[0]
     place = {"cloud": part.cloud, "region": part.region, "instance_type": part.instance_type, "accelerators": 8}
     status = {"running": place | {"market": "on_demand"}, "checkpoint_in": f"{part.cloud}/{part.region}"}
-    running = (
+    running = present(
         estimated(a_job(market={"spot": "never"}, status=status), book, markets=(Market.ON_DEMAND,)).rows[0].answer
     )
-    assert running is not None
     assert running.terms.startups_usd == Usd(0)
     assert answer.terms.startups_usd.nanos > 0
     assert abs((running.cost_usd + answer.terms.startups_usd - answer.cost_usd).nanos) <= 1
@@ -204,12 +198,10 @@ def test_rows_are_sorted_and_their_terms_add_up(book: PriceBook) -> None:
         if row.answer is not None:
             assert row.answer.terms.together_usd == row.answer.cost_usd
             assert row.answer.step_terms.together_usd == row.answer.usd_per_step.expected
-            million = row.answer.usd_per_million_tokens
-            assert million is not None
+            million = present(row.answer.usd_per_million_tokens)
             step = row.answer.usd_per_step.expected.dollars()
             assert million.expected.dollars() == pytest.approx(step / SHAPE["tokens_per_step"] * 1e6, abs=1e-9)
-            tokens = row.answer.tokens_per_s
-            assert tokens is not None
+            tokens = present(row.answer.tokens_per_s)
             assert tokens.expected * 3600 == pytest.approx(
                 row.answer.steps_per_hour.expected * SHAPE["tokens_per_step"]
             )
@@ -264,8 +256,7 @@ def test_the_reason_is_that_of_the_offer_that_came_farthest(book: PriceBook) -> 
 @pytest.mark.parametrize(("market", "rule"), [(Market.SPOT, "never"), (Market.ON_DEMAND, "only")])
 def test_the_job_s_own_rule_on_markets_holds(book: PriceBook, market: Market, rule: str) -> None:
     rows = {row.market: row for row in estimated(a_job(market={"spot": rule}), book).rows}
-    refused = rows.pop(market).refusal
-    assert refused is not None
+    refused = present(rows.pop(market).refusal)
     assert refused.code == "market"
     assert next(iter(rows.values())).answer is not None
 
@@ -273,20 +264,18 @@ def test_the_job_s_own_rule_on_markets_holds(book: PriceBook, market: Market, ru
 def test_an_interval_is_that_of_the_speed_where_the_rate_is_sure(book: PriceBook) -> None:
     """With a rate that has no interval only the speed's error counts: 1.28 deviations of the run time each way."""
     stated = [replace(o, interruptions_per_hour=1e-6) for o in book.offers if o.market is Market.ON_DEMAND]
-    answer = (
+    answer = present(
         estimated(a_job(checkpoint={"size_gib": 1}), book.with_offers(stated), markets=(Market.ON_DEMAND,))
         .rows[0]
         .answer
     )
-    assert answer is not None
     fixed = (answer.terms.startups_usd + answer.terms.moves_usd).dollars() / answer.steps
     for usd, sign in ((answer.usd_per_step.low, -1), (answer.usd_per_step.high, 1)):
         assert usd is not None
         working = answer.usd_per_step.expected.dollars() - fixed
         wanted = fixed + working * (1 + sign * DEVIATIONS * answer.relative_error)
         assert usd.dollars() == pytest.approx(wanted, rel=1e-6)
-    high = answer.steps_per_hour.high
-    assert high is not None
+    high = present(answer.steps_per_hour.high)
     rate = answer.steps_per_hour
     assert rate.low * (1 + DEVIATIONS * answer.relative_error) == pytest.approx(rate.expected)
     assert high * (1 - DEVIATIONS * answer.relative_error) == pytest.approx(rate.expected)
@@ -299,8 +288,7 @@ def test_the_interval_of_the_rate_of_interruptions_widens_that_of_the_cost(book:
         for offer in book.offers
         if offer.market is Market.SPOT and offer.cloud == "gcp"
     ]
-    answer = estimated(a_job(), book.with_offers(offers), markets=(Market.SPOT,)).rows[0].answer
-    assert answer is not None
+    answer = present(estimated(a_job(), book.with_offers(offers), markets=(Market.SPOT,)).rows[0].answer)
     fixed = (answer.terms.startups_usd + answer.terms.moves_usd).dollars() / answer.steps
     expected, low, high = (
         answer.usd_per_step.expected.dollars(),
@@ -330,11 +318,9 @@ def model(**changes: Any) -> Transformer:
 )
 def test_the_parts_of_a_step_are_those_of_the_speed(changes: dict[str, Any]) -> None:
     shape, machines = model(**changes), 8
-    found = gang_layout(shape, MACHINE, machines, MODEL)
-    assert isinstance(found, GangLayout)
+    found = typed(GangLayout, gang_layout(shape, MACHINE, machines, MODEL))
     assert found.fits
-    speed = gang_speed(Workload(transformer=shape), MACHINE, machines, MODEL)
-    assert isinstance(speed, Speed)
+    speed = typed(Speed, gang_speed(Workload(transformer=shape), MACHINE, machines, MODEL))
     seconds = found.seconds
     assert 3600 / seconds.step == pytest.approx(speed.steps_per_hour)
     compute = seconds.matrices + seconds.attention + seconds.launches + seconds.memory + seconds.bubble
@@ -347,12 +333,10 @@ def test_the_parts_of_a_step_are_those_of_the_speed(changes: dict[str, Any]) -> 
 
 
 def test_what_does_not_fit_names_its_largest_term() -> None:
-    large = gang_layout(model(parameters="70B", layers=80, hidden=8192), MACHINE, 1, MODEL)
-    assert isinstance(large, GangLayout)
+    large = typed(GangLayout, gang_layout(model(parameters="70B", layers=80, hidden=8192), MACHINE, 1, MODEL))
     assert not large.fits
     assert large.largest_need == "states"
-    wide = gang_layout(model(sequence_length=2**20, recompute="none"), MACHINE, 1, MODEL)
-    assert isinstance(wide, GangLayout)
+    wide = typed(GangLayout, gang_layout(model(sequence_length=2**20, recompute="none"), MACHINE, 1, MODEL))
     assert wide.largest_need == "activations"
 
 

@@ -11,9 +11,10 @@ import pytest
 from pricing.book_file import embedded_book
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from providers.gcp.parse import RegionOffers, find_offers, list_unpriced_accelerators
+from providers.gcp.parse import find_offers, list_unpriced_accelerators
 from providers.gcp.series import MACHINE_SERIES, find_series, is_sold
 from providers.gcp.skus import SkuTable
+from providers.protocol import FetchResult
 from tests.support.gcp_service_data import GPU_TYPES, machine_types, new_types, sku_rows
 
 TODAY = date(2026, 11, 21)
@@ -38,15 +39,19 @@ def rows(name: str, **changes: Any) -> list[dict[str, Any]]:
     return [{**row, **changes} for row in found if row["name"] == name]
 
 
-def find(zones: dict[str, list[dict[str, Any]]], table: SkuTable | None = None) -> RegionOffers:
-    return find_offers("gcp", REGION, zones, table or catalogue(), BOOK, TODAY)
+def find(zones: dict[str, list[dict[str, Any]]], table: SkuTable | None = None) -> FetchResult:
+    return find_all(zones, table or catalogue())[0]
 
 
-def prices(found: RegionOffers) -> dict[tuple[str, Market], UsdPerHour]:
+def find_all(zones: dict[str, list[dict[str, Any]]], table: SkuTable) -> tuple[FetchResult, frozenset[Market]]:
+    return find_offers("gcp", REGION, zones, table, BOOK, TODAY)
+
+
+def prices(found: FetchResult) -> dict[tuple[str, Market], UsdPerHour]:
     return {(o.instance_type, o.market): o.usd_per_hour for o in found.offers}
 
 
-def reasons(found: RegionOffers) -> dict[str, str]:
+def reasons(found: FetchResult) -> dict[str, str]:
     return {d.row: d.why for d in found.dropped}
 
 
@@ -87,19 +92,19 @@ def test_slices_are_the_whole_machine() -> None:
     [("A3 Instance Core", "vCPU"), ("A3 Instance Ram", "RAM"), ("Nvidia H100 80GB GPU", "GPU"), ("SSD", "local SSD")],
 )
 def test_a_part_without_a_price_leaves_the_machine_without_one(without: str, part: str) -> None:
-    found = find({f"{REGION}-a": rows("a3-highgpu-8g")}, catalogue(without=without))
+    found, doubtful = find_all({f"{REGION}-a": rows("a3-highgpu-8g")}, catalogue(without=without))
     assert ("a3-highgpu-8g", Market.ON_DEMAND) not in prices(found)
     assert reasons(found)[f"{REGION}/a3-highgpu-8g/on_demand"] == f"no price for its {part} in the region"
-    assert found.doubtful == frozenset()
+    assert doubtful == frozenset()
 
 
 def test_an_unusable_part_price_puts_the_market_in_doubt() -> None:
     table = catalogue(change={"A3 Instance Core": {"units": "0", "nanos": 0}})
-    found = find({f"{REGION}-a": [*rows("a3-highgpu-8g"), *rows("a2-highgpu-1g")]}, table)
+    found, doubtful = find_all({f"{REGION}-a": [*rows("a3-highgpu-8g"), *rows("a2-highgpu-1g")]}, table)
     assert ("a3-highgpu-8g", Market.ON_DEMAND) not in prices(found)
     assert ("a2-highgpu-1g", Market.ON_DEMAND) in prices(found)
     assert reasons(found)[f"{REGION}/a3-highgpu-8g/on_demand"] == "the price of its vCPU is not above 0"
-    assert found.doubtful == {Market.ON_DEMAND}
+    assert doubtful == {Market.ON_DEMAND}
 
 
 def test_local_ssd_is_the_books_where_the_api_is_silent() -> None:

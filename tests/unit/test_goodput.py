@@ -1,4 +1,4 @@
-"""The interval between checkpoints and what is left of the speed: known figures, limits, and brute force."""
+"""The interval between checkpoints and what is left of the speed: known figures, limits, and special functions."""
 
 from __future__ import annotations
 
@@ -7,44 +7,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import special
 
 from router.jobs.goodput import (
     GangRunRisk,
+    _above_branch,
+    _finish_time,
     best_interval_hours,
     billed_share,
     expected_steps_per_hour,
     hours_with_probability,
+    ndtr,
     on_time_probability,
     on_time_steps_per_hour,
     useful_share,
 )
 
 HOURLY = GangRunRisk(100.0, 0.05, 0.1, 1.5, 0.25, 1.0, 0.05, 0.0, True)
-
-
-def daly(rate: float, stall: float) -> float:
-    """Daly's higher-order optimum, for stalls below twice the mean time between interruptions."""
-    ratio = stall * rate / 2
-    return math.sqrt(2 * stall / rate) * (1 + math.sqrt(ratio) / 3 + ratio / 9) - stall
-
-
-@pytest.mark.parametrize("rate", [0.001, 0.02, 0.27, 1.0])
-@pytest.mark.parametrize("stall", [0.005, 0.05, 0.3])
-def test_the_best_interval_is_the_one_that_brute_force_finds(rate: float, stall: float) -> None:
-    intervals = np.geomspace(1 / 60, 400, 40_001)
-    shares = intervals / np.expm1(rate * (intervals + stall))  # what does not depend on the interval is left out
-    found = float(intervals[int(np.argmax(shares))])
-    assert best_interval_hours(rate, stall, 0.0) == pytest.approx(max(found, 1 / 60), rel=1e-3)
-
-
-@pytest.mark.parametrize(("rate", "stall"), [(1e-4, 0.01), (1e-3, 0.01), (1e-3, 0.001)])
-def test_rare_interruptions_give_youngs_interval(rate: float, stall: float) -> None:
-    assert best_interval_hours(rate, stall, 0.0) == pytest.approx(math.sqrt(2 * stall / rate), rel=0.005)
-
-
-@pytest.mark.parametrize(("rate", "stall"), [(1e-3, 0.05), (0.02, 0.05), (0.27, 0.1), (1.0, 0.1)])
-def test_dalys_form_is_close(rate: float, stall: float) -> None:
-    assert best_interval_hours(rate, stall, 0.0) == pytest.approx(daly(rate, stall), rel=0.005)
 
 
 def test_nearly_no_interruptions_keep_all_digits() -> None:
@@ -125,3 +104,32 @@ def test_without_checkpoint_a_long_job_suffers_most() -> None:
     times = [steps / expected_steps_per_hour(replace(alone, interval_hours=steps / 100)) for steps in (500, 1000, 2000)]
     assert times[1] > 2.2 * times[0]
     assert times[2] > 2.2 * times[1]
+
+
+def test_normal_probabilities_keep_their_digits_in_both_tails() -> None:
+    x = np.concatenate([np.linspace(-38, 38, 4001), [-1e300, 1e300, -np.inf, np.inf, 0.0]])
+    assert ndtr(x) == pytest.approx(special.ndtr(x), rel=1e-13, abs=1e-300)
+
+
+@pytest.mark.parametrize("product", [*np.geomspace(1e-6, 40, 60)])
+def test_the_interval_is_of_lambert_w(product: float) -> None:
+    exact = 1 + float(special.lambertw(-math.exp(-1 - product)).real)
+    assert _above_branch(product) == pytest.approx(exact, rel=3e-9)
+
+
+@pytest.mark.parametrize("product", [1e-8, 1e-3, 0.1, 1.0, 30.0, 700.0])
+def test_it_solves_its_equation(product: float) -> None:
+    x = _above_branch(product)
+    assert 0 < x < 1
+    assert (1 - x) * math.exp(x) == pytest.approx(math.exp(-product), rel=1e-12, abs=1e-15)
+
+
+def test_weights_are_negative_binomial() -> None:
+    risk = GangRunRisk(100.0, 0.1, 0.3, 0.2, 0.1, 0.5, 0.02, 0.01, resumes=True)
+    found = _finish_time(risk, 2000.0)
+    load = math.log1p(math.expm1(0.3 * 0.52) * math.exp(0.3 * 0.01))
+    segments, n = 20 / 0.5, np.arange(found.weights.size)
+    logs = special.gammaln(n + segments) - special.gammaln(n + 1) - special.gammaln(segments)
+    logs += -segments * load + n * math.log(-math.expm1(-load))
+    assert found.weights == pytest.approx(np.exp(logs), rel=1e-11)
+    assert found.weights.sum() == pytest.approx(1, rel=1e-9)

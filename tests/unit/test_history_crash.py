@@ -28,7 +28,7 @@ def points(n):
     at = datetime(2026, 11, 1, tzinfo=UTC)
     price = UsdPerHour(10**9 + n)
     return [
-        PricePoint(at + timedelta(hours=7 * i), "aws", "r", None, "t", Market.SPOT, price, None, None, str(n))
+        PricePoint("aws", "r", None, "t", Market.SPOT, at + timedelta(hours=7 * i), str(n), price)
         for i in range(300)
     ]
 

@@ -42,15 +42,15 @@ def records(
     folder: Path, *offers: Offer, window: timedelta = TWO_DAYS, now: datetime = NOW
 ) -> Mapping[tuple[str, ...], PoolExperience]:
     found = read_pool_records(folder, a_book(offers or (OFFER,)), now, window)
-    assert list(found) == sorted(found, key=lambda record: record.pool)
-    return {record.pool: record for record in found}
+    assert list(found) == sorted(found, key=lambda record: record.key)
+    return {record.key: record for record in found}
 
 
 def test_a_pool_that_was_watched_has_a_record(tmp_path: Path) -> None:
     """By hand: six lives, the first of 10 ticks, four of 9, the last of 93 until the last look."""
     history.append(tmp_path, probes(5))
     (record,) = records(tmp_path).values()
-    assert (record.pool, record.machines, record.kind) == (POOL, 1, ExperienceKind.AVAILABILITY)
+    assert (record.key, record.machines, record.kind) == (POOL, 1, ExperienceKind.AVAILABILITY)
     assert record.runs == 6
     assert (record.first_at, record.last_at) == (START, START + 143 * A_TICK)
     looks = [i for i in range(143) if i not in {10, 20, 30, 40, 50}]

@@ -14,6 +14,7 @@ from router.jobs.speed import Speed, UnknownSpeed, choose_layout, gang_links, ga
 from router.jobs.workload import Transformer, Workload
 from tests.bench.published_runs import RUNS, Run, read_runs
 from tests.support.books import MACHINE, MODEL
+from tests.support.narrowed import typed
 
 LARGE: dict[str, Any] = {
     "parameters": "70B",
@@ -38,15 +39,13 @@ def chosen(model: Transformer, machines: int) -> ChosenLayout:
 
 
 def rate(model: Transformer, machines: int) -> float:
-    found = gang_speed(Workload(transformer=model), MACHINE, machines, MODEL)
-    assert isinstance(found, Speed), found
+    found = typed(Speed, gang_speed(Workload(transformer=model), MACHINE, machines, MODEL))
     return found.steps_per_hour
 
 
 def test_auto_finds_a_layout_where_data_parallel_alone_does_not_fit() -> None:
     alone = large(sharding="zero1")
-    found = gang_speed(Workload(transformer=alone), MACHINE, 8, MODEL)
-    assert isinstance(found, UnknownSpeed)
+    assert isinstance(gang_speed(Workload(transformer=alone), MACHINE, 8, MODEL), UnknownSpeed)
     layout = chosen(large(sharding="zero1", layout="auto"), 8)
     assert layout.tensor * layout.pipeline > 1
     assert layout.tensor * layout.pipeline * layout.context * layout.data == 64
@@ -69,14 +68,14 @@ def test_a_stated_layout_is_kept_and_shown() -> None:
     )
     layout = chosen(stated, 8)
     assert (layout.tensor, layout.pipeline, layout.data, layout.microbatch) == (4, 2, 8, 1)
-    found = gang_speed(Workload(transformer=stated), MACHINE, 8, MODEL)
-    assert isinstance(found, Speed)
+    found = typed(Speed, gang_speed(Workload(transformer=stated), MACHINE, 8, MODEL))
     assert "tensor 4 x pipeline 2 x data 8, 128 x 1 sequences, zero1, recompute full" in found.basis
 
 
 def test_a_layout_that_does_not_divide_the_gang_is_refused() -> None:
-    found = gang_speed(Workload(transformer=large(layout={"tensor_parallel": 3})), MACHINE, 8, MODEL)
-    assert isinstance(found, UnknownSpeed)
+    found = typed(
+        UnknownSpeed, gang_speed(Workload(transformer=large(layout={"tensor_parallel": 3})), MACHINE, 8, MODEL)
+    )
     assert "no layout splits the job over 64 accelerators" in found.reason
 
 
@@ -151,12 +150,10 @@ def test_published_runs_fit_as_they_ran() -> None:
 
 
 def test_an_unheard_of_precision_is_refused() -> None:
-    found = gang_speed(Workload(transformer=large(precision="fp4")), MACHINE, 8, MODEL)
-    assert isinstance(found, UnknownSpeed)
+    found = typed(UnknownSpeed, gang_speed(Workload(transformer=large(precision="fp4")), MACHINE, 8, MODEL))
     assert found.reason == "H100 has no FP4"
     old = replace(MODEL, name="X1")
-    tf32 = gang_speed(Workload(transformer=large(precision="tf32")), MACHINE, 8, old)
-    assert isinstance(tf32, UnknownSpeed)
+    assert isinstance(gang_speed(Workload(transformer=large(precision="tf32")), MACHINE, 8, old), UnknownSpeed)
 
 
 def test_a_job_file_without_the_new_fields_keeps_its_form() -> None:

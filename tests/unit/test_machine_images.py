@@ -23,6 +23,7 @@ from router.jobs.spec import Job
 from router.planning.document.plan import Plan
 from router.planning.find.candidates import CandidateFinder
 from router.planning.planner import PlanRequest, make_plan
+from tests.support.narrowed import present
 from tests.support.scenes import NOW
 
 CLOUDS = {"aws", "azure", "gcp"}
@@ -110,8 +111,7 @@ def test_a_job_that_only_such_machines_would_do_for_is_left_out_with_the_reason(
 
 def test_mi300x_is_ordered_with_the_image_that_has_rocm() -> None:
     (line,) = {line.instance_type for line in the_plan(a_job("MI300X:8")).lines}
-    row = find_machine_image("azure", line)
-    assert row is not None
+    row = present(find_machine_image("azure", line))
     assert line == "Standard_ND96isr_MI300X_v5"
     assert (row.image, row.vendor) == ("microsoft-dsvm:ubuntu-hpc:2204-rocm", "amd")
 
@@ -122,8 +122,7 @@ def test_a_cheaper_machine_that_nothing_can_make_is_shown_with_the_reason() -> N
     job = a_job("A10:2", workload={"profile": points}, gang={"accelerators": accelerators})
     plan = the_plan(job)
     assert {line.accelerator for line in plan.lines} == {"H100-NVL"}
-    second = plan.jobs[0].runner_up
-    assert second is not None
+    second = present(plan.jobs[0].runner_up)
     assert (second.accelerator, second.provisionable) == ("A10", False)
     assert second.cost_usd < plan.jobs[0].cost_usd
     assert second.lacks.startswith("cannot be ordered from here: no image documents this machine (the A10 needs")
@@ -138,8 +137,7 @@ def test_a_cheaper_machine_that_nothing_can_make_is_shown_with_the_reason() -> N
     ],
 )
 def test_what_azure_does_not_reserve_is_refused_on_a_reservation(instance_type: str, said: str) -> None:
-    machine = embedded_book().machine("azure", instance_type)
-    assert machine is not None
+    machine = present(embedded_book().machine("azure", instance_type))
     held = {"name": "bought", "cloud": "azure", "region": "eastus", "instance_type": instance_type, "machines": 2}
     limits = Limits.model_validate({"reservations": [held]})
     finder = CandidateFinder(embedded_book(), limits, NOW, advisory=False)
@@ -152,8 +150,7 @@ def test_what_azure_does_not_reserve_is_refused_on_a_reservation(instance_type: 
 def test_a_fabric_that_the_image_cannot_drive_is_not_counted_on() -> None:
     book = embedded_book()
     (stated,) = (m for m in book.machines if m.instance_type == "a3-highgpu-8g")
-    usable = book.machine("gcp", "a3-highgpu-8g")
-    assert usable is not None
+    usable = present(book.machine("gcp", "a3-highgpu-8g"))
     assert (stated.fabric, stated.inter_node_gbps) == ("gpudirect-tcpx", 1000)
     assert (usable.fabric, usable.inter_node_gbps, usable.has_rdma) == ("ethernet", 200, False)
     others = [m for m in book.machines if m.instance_type != "a3-highgpu-8g"]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 from pricing.book import PriceBook
+from pricing.book_check import check_book
 from pricing.money import UsdPerHour
 from pricing.offers import Offer, is_stale
 from pricing.places import Market, make_unknown_region
@@ -45,8 +46,8 @@ def book(*offers: Offer) -> PriceBook:
 def merged(
     old: PriceBook, parts: Mapping[str, Sequence[FetchResult]], *, asked: Sequence[str] = ("aws",), mark: bool = True
 ) -> MergedBook:
-    result = merge_books(old, old, parts, NOW, GateLimits(), asked_clouds=asked, mark_kept=mark)
-    result.book.check()
+    result = merge_books(old, old, parts, NOW, GateLimits(), asked_clouds=asked if mark else ())
+    check_book(result.book)
     return result
 
 
@@ -184,7 +185,7 @@ def test_signals_are_this_versions_and_records_stay() -> None:
     """No cloud is asked for records: they are counted from the history, and from what gangs lived through."""
     at = NOW - timedelta(days=3)
     record = PoolExperience(
-        "aws", regions()[0], None, "p9.48xlarge", "spot", 1, 40.0, 9.0, 2.0, 3, at, at, ExperienceKind.AVAILABILITY
+        "aws", regions()[0], None, "p9.48xlarge", Market.SPOT, 1, 40.0, 9.0, 2.0, 3, at, at, ExperienceKind.AVAILABILITY
     )
     old_signal, new_signal = (
         RiskSignal("aws", "<5%", "falling", level, 0.01, 0.3, 11.0, "a study", "2026-11-01") for level in (0.03, 0.04)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from router.backtest.timeline import ShownWindow, follow_window
 from router.backtest.windows import BacktestCell, BacktestSite, CheckpointMove, WindowLayout
+from router.spot.policies import Rule
 from router.spot.policies.registry import ALIASES, RegisteredPolicy, find_policy, registered_policies
-from router.spot.policies.rules import Rule
 from router.spot.simulator.blind_simulator import simulate_blind
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import IDLE, ON_DEMAND, SPOT, GuardMode, simulate

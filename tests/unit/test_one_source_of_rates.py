@@ -17,7 +17,7 @@ from router.jobs.experience import Experience
 from router.planning.find import gang_rates
 from router.planning.find.candidate import Candidate
 from router.planning.find.candidates import CandidateFinder
-from router.spot.availability.loss_rates import LossRates
+from router.spot.availability.hazard_model import LossRates
 from router.spot.availability.observed import estimate_availability
 from router.spot.options import build_option
 from router.spot.venues import build_quote_option
@@ -36,7 +36,7 @@ SOURCES = {"priors", "signals", "interruption_band", "band_as_of", "preempted_sh
 #: The rooms that read, write and show these fields.
 MAY_NAME_THEM = ("router/prices/", "router/config/", "router/render/offers_text.py", "router/render/pool_risk_text.py")
 #: Speeds of workloads have priors of their own; the query keeps equal pools together by their signals.
-OTHER_PRIORS = ("router/jobs/point_model.py", "router/app/queries/pool_risk.py")
+OTHER_PRIORS = ("router/jobs/point_model.py", "router/app/queries/prices.py")
 
 
 def worse(of: PriceBook, factor: float) -> PriceBook:
@@ -73,7 +73,7 @@ def test_everything_moves_with_the_prior_of_the_book() -> None:
 
 
 def test_what_was_counted_moves_the_plan_too() -> None:
-    lost = PoolExperience("aws", "north-1", None, "p9.48xlarge", "spot", 1, 6.0, 5.0, 8.0, 8, NOW, NOW)
+    lost = PoolExperience("aws", "north-1", None, "p9.48xlarge", Market.SPOT, 1, 6.0, 5.0, 8.0, 8, NOW, NOW)
     plain, counted = spot_candidate(BOOK), spot_candidate(BOOK, Experience(pools=(lost,)))
     assert counted.gang_risk == Experience(pools=(lost,)).gang_risk(SPOT, counted.parts[0].machine, 1, BOOK)
     assert counted.gang_risk.hazard.quantile(0.5) > 2 * plain.gang_risk.hazard.quantile(0.5)

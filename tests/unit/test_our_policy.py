@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from router.spot.availability.hazard_model import HazardModel
 from router.spot.policies import our_policy
-from router.spot.policies.our_policy import build_expected_inputs, policy_for, policy_from
-from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
+from router.spot.policies.foresight_policies import ForesightPolicy
+from router.spot.policies.our_policy import (
+    OnDemandNow,
+    build_expected_inputs,
+    policy_for,
+    policy_from,
+    quoted_policy_for,
+)
+from router.spot.simulator.inputs import SimulationInputs, Task
 from router.spot.simulator.simulation import FullInfoPolicy, GuardMode, simulate
 from router.spot.simulator.traces import Series, ZoneSeries
-from tests.support.spot_windows import series_of
+from tests.support.spot_windows import known_hazards, series_of
 
 TASK = Task(7200, 14400, 600, size=2)
+WHOLE = Task(7200, 36000, 600)
 
 
 def zone(name: str, counts: list[int], usd: list[float]) -> ZoneSeries:
@@ -74,8 +80,25 @@ def test_who_asks_is_told_of_the_same_speeds_and_launches() -> None:
     assert (terms.speed == SCENE.speed).all()
     assert (terms.launch_s == SCENE.launch_s).all()
     assert terms.worst_s == TASK.changeover_s + 60
-    for wrong in ({"speed": np.ones(3)}, {"speed": np.array([0.0, 1.0])}, {"launch_s": np.array([-1, 0])}):
-        with pytest.raises(ValueError, match="speed"):
-            replace(terms, **wrong)
-        with pytest.raises(ValueError, match="speed"):
-            SimulationInputs.of(TASK, series_of(SCENE), [0], ZoneMoveCosts.free(2), **wrong)
+
+
+def without_spot(speed: list[float], usd: list[float]) -> SimulationInputs:
+    none = np.zeros(60, dtype=np.int64)
+    zones = tuple(ZoneSeries(f"z{i}", "here", none, np.full(60, 1.0), price) for i, price in enumerate(usd))
+    return SimulationInputs.of(WHOLE, Series(600, zones), [0], speed=np.array(speed))
+
+
+def test_the_cheapest_that_is_in_time_runs_from_the_first_tick() -> None:
+    got = simulate(without_spot([1.0, 0.5, 0.1], [10.0, 3.0, 0.1]), OnDemandNow(), GuardMode.EXACT)
+    assert got.on_demand_ticks.tolist() == [25]
+    assert got.finish_tick.tolist() == [25]
+    assert (got.launches.tolist(), got.late.tolist()) == ([1], [False])
+    assert got.usd.tolist() == [25 * 3.0 / 6]
+
+
+def test_our_policy_waits_for_no_spot_that_never_comes() -> None:
+    like = without_spot([1.0, 0.5], [10.0, 3.0])
+    never, usual = (known_hazards(np.full(2, 0.1), np.full(2, back), 100.0) for back in (1e-6, 0.5))
+    assert policy_for(never, like) == quoted_policy_for(never, like) == OnDemandNow()
+    assert type(policy_for(usual, like)) is not OnDemandNow
+    assert type(quoted_policy_for(usual, like)) is ForesightPolicy

@@ -66,7 +66,7 @@ def test_losses_fall_with_age_on_spot_and_are_those_of_hardware_elsewhere() -> N
 
 
 def test_a_place_says_whether_its_losses_rest_on_the_history_of_its_pool() -> None:
-    pool = ("aws", "north-1", None, "p9.48xlarge", "spot")
+    pool = ("aws", "north-1", None, "p9.48xlarge", Market.SPOT)
     calm = PoolExperience(*pool, 1, 60.0, 30.0, 1.0, 3, NOW, NOW, ExperienceKind.AVAILABILITY)
     job = remaining_job(a_job(), 120, HOME, NOW)
     found = {}

@@ -14,6 +14,7 @@ from router.jobs.measured_speed import MeasuredSpeed, correct_workload
 from router.jobs.speed import Speed, UnknownSpeed, arithmetic_refusal, gang_speed
 from router.jobs.workload import Workload
 from tests.support.books import MACHINE, MODEL, a_book
+from tests.support.narrowed import typed
 
 OTHER = replace(MODEL, name="A100-80GB", bf16_dense_tflops=312.0, memory_bandwidth_gb_per_s=2039.0)
 OTHER_MACHINE = replace(MACHINE, instance_type="p4de.24xlarge", accelerator="A100-80GB")
@@ -38,16 +39,13 @@ def work(*points: dict[str, Any], **more: Any) -> Workload:
 
 def speed(workload: Workload, machines: int, machine: Any = MACHINE, known: Any = (MODEL, OTHER)) -> Speed:
     kind = OTHER if machine.accelerator == OTHER.name else MODEL
-    found = gang_speed(workload, machine, machines, kind, known)
-    assert isinstance(found, Speed), found
-    return found
+    return typed(Speed, gang_speed(workload, machine, machines, kind, known))
 
 
 def refused(*points: dict[str, Any], **more: Any) -> str:
     with pytest.raises(ValidationError) as caught:
         work(*points, **more)
-    error = caught.value.errors()[0]["ctx"]["error"]
-    assert isinstance(error, RefusedError)
+    error = typed(RefusedError, caught.value.errors()[0]["ctx"]["error"])
     return f"{error.what}; {error.remedy}"
 
 
@@ -82,8 +80,7 @@ def test_a_profile_carries_to_another_accelerator_only_where_it_states_a_place()
     assert carried.basis == "carried from 1 point of H100"
     assert carried.relative_error > 0.3
     for workload, known in ((work(point()), (MODEL, OTHER)), (placed, ())):
-        found = gang_speed(workload, OTHER_MACHINE, 1, OTHER, known)
-        assert isinstance(found, UnknownSpeed)
+        found = typed(UnknownSpeed, gang_speed(workload, OTHER_MACHINE, 1, OTHER, known))
         assert found.reason.startswith("no profile for A100-80GB")
 
 

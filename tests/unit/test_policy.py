@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
@@ -23,6 +23,7 @@ from router.spot.policies.interface import (
     StayDecision,
     WaitDecision,
 )
+from tests.support.narrowed import typed
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -52,26 +53,14 @@ def seen(
     return Observation(NOW, deadline, timedelta(hours=tick), event, here, places)
 
 
-def test_greedy_stays_while_it_can() -> None:
-    assert GreedyPolicy().decide(seen(CHEAP, DEAR, here=CurrentPlacement(DEAR))) == StayDecision()
-
-
 @pytest.mark.parametrize("event", [PolicyEvent.LOST, PolicyEvent.ENDED_SHORT, PolicyEvent.TICK])
 def test_without_machines_it_takes_the_cheapest_that_is_in_time(event: PolicyEvent) -> None:
-    decision = GreedyPolicy().decide(seen(DEAR, SURE, CHEAP, left=15, event=event))
-    assert isinstance(decision, MoveDecision)
+    decision = typed(MoveDecision, GreedyPolicy().decide(seen(DEAR, SURE, CHEAP, left=15, event=event)))
     assert (decision.to, decision.late) == (("dear", "sure"), False)
 
 
-def test_what_is_lost_is_not_asked_to_save() -> None:
-    assert isinstance(
-        GreedyPolicy().decide(seen(CHEAP, here=CurrentPlacement(DEAR), event=PolicyEvent.LOST)), MoveDecision
-    )
-
-
 def test_late_anywhere_it_takes_what_is_soonest_over() -> None:
-    decision = GreedyPolicy().decide(seen(CHEAP, DEAR, SURE, left=5))
-    assert isinstance(decision, MoveDecision)
+    decision = typed(MoveDecision, GreedyPolicy().decide(seen(CHEAP, DEAR, SURE, left=5)))
     assert (decision.to, decision.late) == (("dear", "sure", "cheap"), True)
 
 
@@ -83,43 +72,45 @@ def test_without_a_deadline_nothing_is_late() -> None:
 
 
 def test_with_nowhere_to_go_it_waits_a_tick() -> None:
-    decision = GreedyPolicy().decide(seen())
-    assert isinstance(decision, WaitDecision)
+    decision = typed(WaitDecision, GreedyPolicy().decide(seen()))
     assert decision.until == NOW + HOUR / 2
 
 
-@pytest.mark.parametrize("event", [PolicyEvent.INTERRUPTION, PolicyEvent.MAINTENANCE])
-def test_a_machine_that_is_taken_saves_first_then_goes(event: PolicyEvent) -> None:
-    soon = timedelta(seconds=100)
-    assert isinstance(GreedyPolicy().decide(seen(CHEAP, here=CurrentPlacement(DEAR, soon), event=event)), SaveDecision)
-    assert isinstance(
-        GreedyPolicy().decide(seen(CHEAP, here=CurrentPlacement(DEAR, soon, saved=True), event=event)), MoveDecision
-    )
-    assert isinstance(
-        GreedyPolicy().decide(seen(CHEAP, here=CurrentPlacement(DEAR, timedelta(0)), event=event)), MoveDecision
-    )
+SOON = timedelta(seconds=100)
+UNSAVED, SAVED = CurrentPlacement(DEAR), CurrentPlacement(DEAR, saved=True)
+
+
+@pytest.mark.parametrize(
+    ("event", "here", "kind"),
+    [
+        (PolicyEvent.TICK, UNSAVED, StayDecision),
+        # What is lost is not asked to save; a machine that is taken, or not to be trusted, saves first, then goes.
+        (PolicyEvent.LOST, UNSAVED, MoveDecision),
+        *(
+            case
+            for event in (PolicyEvent.INTERRUPTION, PolicyEvent.MAINTENANCE)
+            for case in (
+                (event, CurrentPlacement(DEAR, SOON), SaveDecision),
+                (event, CurrentPlacement(DEAR, SOON, saved=True), MoveDecision),
+                (event, CurrentPlacement(DEAR, timedelta(0)), MoveDecision),
+            )
+        ),
+        (PolicyEvent.HEALTH, UNSAVED, SaveDecision),
+        (PolicyEvent.HEALTH, SAVED, MoveDecision),
+        # A hint makes it save and stay.
+        (PolicyEvent.REBALANCE, UNSAVED, SaveDecision),
+        (PolicyEvent.REBALANCE, SAVED, StayDecision),
+        (PolicyEvent.MAINTENANCE, UNSAVED, SaveDecision),
+        (PolicyEvent.MAINTENANCE, SAVED, StayDecision),
+    ],
+)
+def test_what_greedy_does_about_each_event(event: PolicyEvent, here: CurrentPlacement, kind: type[Decision]) -> None:
+    assert isinstance(GreedyPolicy().decide(seen(CHEAP, here=here, event=event)), kind)
 
 
 @pytest.mark.parametrize("event", [PolicyEvent.REBALANCE, PolicyEvent.MAINTENANCE])
-def test_a_hint_makes_it_save_and_stay_unless_it_heeds_hints(event: PolicyEvent) -> None:
-    assert isinstance(GreedyPolicy().decide(seen(CHEAP, here=CurrentPlacement(DEAR), event=event)), SaveDecision)
-    assert isinstance(
-        GreedyPolicy().decide(seen(CHEAP, here=CurrentPlacement(DEAR, saved=True), event=event)), StayDecision
-    )
-    assert isinstance(
-        GreedyPolicy(heeds_hints=True).decide(seen(CHEAP, here=CurrentPlacement(DEAR, saved=True), event=event)),
-        MoveDecision,
-    )
-
-
-def test_a_machine_that_is_not_to_be_trusted_is_left() -> None:
-    assert isinstance(
-        GreedyPolicy().decide(seen(CHEAP, here=CurrentPlacement(DEAR), event=PolicyEvent.HEALTH)), SaveDecision
-    )
-    assert isinstance(
-        GreedyPolicy().decide(seen(CHEAP, here=CurrentPlacement(DEAR, saved=True), event=PolicyEvent.HEALTH)),
-        MoveDecision,
-    )
+def test_a_hint_makes_it_leave_where_it_heeds_hints(event: PolicyEvent) -> None:
+    assert isinstance(GreedyPolicy(heeds_hints=True).decide(seen(CHEAP, here=SAVED, event=event)), MoveDecision)
 
 
 @pytest.mark.parametrize(
@@ -129,18 +120,23 @@ def test_a_machine_that_is_not_to_be_trusted_is_left() -> None:
 def test_a_price_moves_it_from_the_stated_saving_on(there: str, saving: str, share: float, *, moves: bool) -> None:
     policy = GreedyPolicy(saving=Usd.parse(saving), share=Fraction(share).limit_denominator(10))
     other = place("other", there, 9)
-    decision = policy.decide(seen(other, DEAR, here=CurrentPlacement(DEAR, saved=True), event=PolicyEvent.PRICE))
+    decision = policy.decide(seen(other, DEAR, here=SAVED, event=PolicyEvent.PRICE))
     assert isinstance(decision, MoveDecision if moves else StayDecision)
-    unsaved = policy.decide(seen(other, DEAR, here=CurrentPlacement(DEAR), event=PolicyEvent.PRICE))
+    unsaved = policy.decide(seen(other, DEAR, here=UNSAVED, event=PolicyEvent.PRICE))
     assert isinstance(unsaved, SaveDecision if moves else StayDecision)
     assert policy.decide(seen(other, here=CurrentPlacement(DEAR, saved=True))) == StayDecision()
 
 
 def test_a_price_moves_it_nowhere_where_it_would_be_late() -> None:
     assert isinstance(
-        GreedyPolicy().decide(seen(CHEAP, left=15, here=CurrentPlacement(DEAR, saved=True), event=PolicyEvent.PRICE)),
+        GreedyPolicy().decide(seen(CHEAP, left=15, here=SAVED, event=PolicyEvent.PRICE)),
         StayDecision,
     )
+
+
+def goes_to(decision: Decision) -> tuple[str, ...]:
+    assert isinstance(decision, MoveDecision)
+    return decision.to
 
 
 def net(
@@ -173,21 +169,17 @@ def test_delays_count_in_whole_ticks() -> None:
 
 def test_saving_counts_while_the_gang_runs() -> None:
     spot = place("spot", "10", 10)
-    late = Observation(
-        NOW, NOW + 11 * HOUR, HOUR / 2, PolicyEvent.TICK, CurrentPlacement(spot), (SURE, spot), save=MINUTE
-    )
-    early = Observation(
-        NOW, NOW + 11 * HOUR + MINUTE, HOUR / 2, PolicyEvent.TICK, CurrentPlacement(spot), (SURE, spot), save=MINUTE
-    )
-    assert isinstance(DeadlineGuard(GreedyPolicy()).decide(late), MoveDecision)
-    assert isinstance(DeadlineGuard(GreedyPolicy()).decide(early), StayDecision)
+    for spare, kind in ((timedelta(0), MoveDecision), (MINUTE, StayDecision)):
+        o = replace(
+            seen(SURE, spot, left=11, here=CurrentPlacement(spot)), deadline=NOW + 11 * HOUR + spare, save=MINUTE
+        )
+        assert isinstance(DeadlineGuard(GreedyPolicy()).decide(o), kind)
 
 
 def test_the_way_back_counts_where_the_checkpoint_goes_along() -> None:
     far = place("far", "10", 8, transfer=0.5)
     near = place("near", "11", 8)
-    decision = net(far, near, SURE, left=12, here=None)
-    assert isinstance(decision, MoveDecision)
+    decision = typed(MoveDecision, net(far, near, SURE, left=12, here=None))
     assert decision.to == ("near", "sure")
 
 
@@ -216,49 +208,41 @@ def test_spot_that_is_healthy_stays_where_another_start_is_too_late(keep: bool) 
     """W = 10 h, d = 0.5 h, ticks of half an hour: riding is safe from 11 h on, another spot start from 11.5 h on."""
     here, other = place("here", "10", 10), place("other", "9", 10)
     wish = DeadlineGuard(Wishes(MoveDecision(("other",), keep=keep)))
-    stays = wish.decide(seen(SURE, here, other, left=11.25, here=CurrentPlacement(here)))
-    assert isinstance(stays, StayDecision)
+    stays = typed(StayDecision, wish.decide(seen(SURE, here, other, left=11.25, here=CurrentPlacement(here))))
     assert not stays.late
     assert wish.decide(seen(SURE, here, other, left=11.5, here=CurrentPlacement(here))) == wish.inner.decide(seen())
-    last = wish.decide(seen(SURE, here, other, left=10.9, here=CurrentPlacement(here)))
-    assert isinstance(last, MoveDecision)
-    assert last.to == ("sure",)
+    assert goes_to(wish.decide(seen(SURE, here, other, left=10.9, here=CurrentPlacement(here)))) == ("sure",)
 
 
 @pytest.mark.parametrize("event", [PolicyEvent.LOST, PolicyEvent.HEALTH, PolicyEvent.INTERRUPTION])
 def test_what_cannot_stay_goes_on_demand_where_another_start_is_too_late(event: PolicyEvent) -> None:
     here, other = place("here", "10", 10), place("other", "9", 10)
     o = seen(SURE, here, other, left=11.25, here=CurrentPlacement(here, saved=True), event=event)
-    decision = DeadlineGuard(Wishes(MoveDecision(("other",)))).decide(o)
-    assert isinstance(decision, MoveDecision)
-    assert decision.to == ("sure",)
+    assert goes_to(DeadlineGuard(Wishes(MoveDecision(("other",)))).decide(o)) == ("sure",)
 
 
 def test_on_demand_that_is_wished_for_after_spot_is_taken_where_spot_is_too_late() -> None:
     here, other = place("here", "10", 10), place("other", "9", 10)
-    decision = DeadlineGuard(Wishes(MoveDecision(("other", "sure")))).decide(
-        seen(SURE, here, other, left=11.25, here=CurrentPlacement(here))
-    )
-    assert isinstance(decision, MoveDecision)
-    assert decision.to == ("sure",)
+    assert goes_to(
+        DeadlineGuard(Wishes(MoveDecision(("other", "sure")))).decide(
+            seen(SURE, here, other, left=11.25, here=CurrentPlacement(here))
+        )
+    ) == ("sure",)
 
 
 def test_when_on_demand_is_too_late_it_says_so_and_takes_the_fastest() -> None:
-    decision = net(SURE, CHEAP, DEAR, left=8)
-    assert isinstance(decision, MoveDecision)
+    decision = typed(MoveDecision, net(SURE, CHEAP, DEAR, left=8))
     assert (decision.to, decision.late) == (("dear", "sure", "cheap"), True)
     assert "1:30:00" in decision.why
 
 
 def test_spot_that_may_still_be_in_time_is_taken_when_on_demand_is_not() -> None:
-    decision = net(SURE, DEAR, left=9.75)
-    assert isinstance(decision, MoveDecision)
+    decision = typed(MoveDecision, net(SURE, DEAR, left=9.75))
     assert (decision.to, decision.late) == (("dear",), True)
 
 
 def test_what_is_soonest_done_where_it_is_stays_there() -> None:
-    decision = net(SURE, DEAR, left=8, here=CurrentPlacement(DEAR, unsaved_hours=0.25))
-    assert isinstance(decision, StayDecision)
+    decision = typed(StayDecision, net(SURE, DEAR, left=8, here=CurrentPlacement(DEAR, unsaved_hours=0.25)))
     assert decision.late
 
 
@@ -274,8 +258,7 @@ def test_without_on_demand_the_inner_policy_decides() -> None:
 
 def test_never_is_a_duration_too() -> None:
     never = place("never", "1", float("inf"), spot=False)
-    decision = net(never, SURE, left=30)
-    assert isinstance(decision, MoveDecision)
+    decision = typed(MoveDecision, net(never, SURE, left=30))
     assert decision.to == ("sure",)
 
 

@@ -16,17 +16,10 @@ from router.planning.program.local_search import improve_places
 from router.planning.program.solve import PlacementSolution, threshold_of
 from router.planning.program.solver import PulpSolver
 from tests.support.made_up_book import offer
-from tests.support.scenes import NORTH, SOUTH, a_job, a_request, problem_of
+from tests.support.scenes import NORTH, RUNNING_IN_NORTH, SOUTH, a_job, a_request, problem_of
 
 HERE = "aws/north-1/p9.48xlarge/on_demandx8"
 THERE = "aws/south-1/p9.48xlarge/on_demandx8"
-RUNNING = {
-    "cloud": "aws",
-    "region": "north-1",
-    "instance_type": "p9.48xlarge",
-    "market": "on_demand",
-    "accelerators": 8,
-}
 
 
 def placed(
@@ -67,7 +60,7 @@ def test_nothing_to_repair_is_the_same_answer() -> None:
 
 
 def test_a_job_that_runs_stays() -> None:
-    before = placed([a_job("a", status={"steps_done": 10, "running": RUNNING})], {"a": HERE}, NORTH, SOUTH)
+    before = placed([a_job("a", status={"steps_done": 10, "running": RUNNING_IN_NORTH})], {"a": HERE}, NORTH, SOUTH)
     assert repaired(before) is before
 
 

@@ -13,10 +13,11 @@ import pytest
 from pricing.book import PriceBook
 from pricing.hazard import HazardShape
 from pricing.offers import Offer
+from pricing.places import Market
 from pricing.pool_experience import ExperienceKind, PoolExperience
 from pricing.problems import InvalidInputError
 from pricing.risk import RiskPrior, RiskSignal
-from router.app.queries.pool_risk import compute_pool_risks, find_pool_risks, list_pool_risks
+from router.app.queries.prices import compute_pool_risks, find_pool_risks, list_pool_risks
 from router.render import pool_risk_text
 from router.render.offers_text import OfferFilters
 from router.render.pool_risk_view import WATCHES, PoolRisk
@@ -38,7 +39,7 @@ def book(*offers: Offer, records: tuple[PoolExperience, ...] = (), weak: str = U
 
 def record(interruptions: float, exposure: float, zone: str | None = "us-east-1a", **changes: object) -> PoolExperience:
     made = PoolExperience(
-        "aws", "us-east-1", zone, "p5.48xlarge", "spot", 1, 40.0, exposure, interruptions, 7, NOW, NOW
+        "aws", "us-east-1", zone, "p5.48xlarge", Market.SPOT, 1, 40.0, exposure, interruptions, 7, NOW, NOW
     )
     return replace(made, **changes)  # type: ignore[arg-type]
 

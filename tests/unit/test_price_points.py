@@ -10,7 +10,7 @@ from pricing.money import UsdPerHour
 from pricing.places import Market
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
-PRICE = PricePoint(AT, "aws", "us-east-1", None, "p5.48xlarge", Market.SPOT, UsdPerHour.parse(20), None, None, "a")
+PRICE = PricePoint("aws", "us-east-1", None, "p5.48xlarge", Market.SPOT, AT, "a", UsdPerHour.parse(20))
 
 
 def test_a_price_and_a_stock_at_one_moment_are_one_point() -> None:

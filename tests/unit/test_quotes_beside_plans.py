@@ -14,8 +14,8 @@ from router.quotes.make_quote import make_quote
 from router.quotes.quote import Quote
 from router.quotes.request import MarketInputs, QuoteRequest
 from router.spot.live.selection import default_run_policy
+from router.spot.policies import QUOTED_RULE
 from router.spot.policies.our_policy import QUOTED_DESCRIPTION, quoted_policy_for
-from router.spot.policies.rules import QUOTED_RULE
 from tests.support.asked_quotes import dollars
 from tests.support.night import NOW
 

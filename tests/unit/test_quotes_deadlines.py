@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.spot.policies.baselines import GreedySpot, TimeSliced, UniformProgress
+from router.spot.policies.published.baselines import GreedySpot, TimeSliced, UniformProgress
 from router.spot.simulator.inputs import SimulationInputs, Task
 from router.spot.simulator.simulation import (
     IDLE,

@@ -19,7 +19,7 @@ from router.quotes.quote import BudgetQuote, Quote, Refused
 from router.quotes.quote_json import answers_to_json, quote_schema, quote_schema_text
 from router.quotes.runner import DeadlineCase, QuoteClock, choose_clock, list_stretches
 from router.quotes.statistics import find_knee, summarise_usd, to_usd, usd_quantiles, wilson_interval
-from router.spot.availability.loss_rates import AGES_H, LossRates
+from router.spot.availability.hazard_model import AGES_H, LossRates
 from router.spot.availability.observed import (
     PRIOR_EVENTS,
     HazardPrior,
@@ -27,10 +27,11 @@ from router.spot.availability.observed import (
     posterior_hazards,
     summarise_observations,
 )
-from router.spot.policies.baselines import GreedySpot
+from router.spot.policies.published.baselines import GreedySpot
 from router.spot.venues import find_fastest, shortlist_options
 from tests.support.asked_quotes import a_budget, a_quote, asking, refused
 from tests.support.made_up_book import offer
+from tests.support.narrowed import present
 from tests.support.repository import ROOT
 from tests.support.scenes import ALPS, BAY, HOUR, LAKE, NORTH, NORTH_SPOT, NOW, SOUTH, a_job
 
@@ -74,8 +75,7 @@ def test_looks_become_hazards_by_age() -> None:
     """Up for an hour, down for one, up again; ten minutes apart, and then a gap."""
     looks = [(NOW + timedelta(minutes=10 * i), not 6 <= i < 12) for i in range(19)]
     looks += [(NOW + timedelta(hours=9), True), (NOW + timedelta(hours=9, minutes=10), True)]
-    seen = summarise_observations(looks, timedelta(minutes=30))
-    assert seen is not None
+    seen = present(summarise_observations(looks, timedelta(minutes=30)))
     assert seen.watched_h == pytest.approx(19 / 6)
     assert seen.events.sum(axis=1).tolist() == [1, 1]
     assert (seen.up, seen.since, seen.at) == (True, NOW, looks[-1][0])
@@ -111,8 +111,7 @@ def test_observations_add_to_a_prior() -> None:
     """An hour without a loss: the level of losses sinks as far as its doubt and that of pools allow."""
     venues = asking(a_job(), 24, [NORTH, NORTH_SPOT]).venues
     i = next(i for i, v in enumerate(venues) if not v.sure)
-    seen = summarise_observations(LOOKS, timedelta(minutes=30))
-    assert seen is not None
+    seen = present(summarise_observations(LOOKS, timedelta(minutes=30)))
     before = estimate_availability(venues, {}, NOW).hazard_model
     availability = estimate_availability(venues, {venues[i].pool[0]: seen}, NOW)
     model = availability.hazard_model
@@ -138,8 +137,7 @@ def test_observations_add_to_a_prior() -> None:
 def test_losses_that_rest_on_the_history_of_the_pool_are_not_counted_twice() -> None:
     ask = asking(a_job(), 24, [NORTH, NORTH_SPOT])
     looks = [(NOW - timedelta(minutes=10 * k), k % 9 < 6) for k in range(6 * 72, 0, -1)]
-    seen = summarise_observations(looks, timedelta(minutes=30))
-    assert seen is not None
+    seen = present(summarise_observations(looks, timedelta(minutes=30)))
     models = []
     i = next(i for i, v in enumerate(ask.venues) if not v.sure)
     plain = estimate_availability(ask.venues, {}, NOW).hazard_model

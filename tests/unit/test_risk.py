@@ -59,7 +59,7 @@ PUBLISHED = {
 
 def record(interruptions: float, exposure: float, **changes: object) -> PoolExperience:
     """Return the record of gangs of one machine in ``POOL``."""
-    pool = ("aws", "us-east-1", "us-east-1a", "p5.48xlarge", "spot")
+    pool = ("aws", "us-east-1", "us-east-1a", "p5.48xlarge", Market.SPOT)
     made = PoolExperience(*pool, 1, 9.0, exposure, interruptions, 3, NOW, NOW)
     return replace(made, **changes)  # type: ignore[arg-type]
 

@@ -26,13 +26,14 @@ from router.planning.document.plan_json import plan_content, plan_from_json, pla
 from router.quotes.quote_json import quote_content, quote_from_json, quote_to_json
 from router.spot.live.policy_adapter import PolicyAdapter
 from router.spot.live.selection import build_named_policy, build_policy, default_run_policy
+from router.spot.policies import QUOTED_RULE, Rule
 from router.spot.policies.deadline_guard import DeadlineGuard
 from router.spot.policies.greedy import GreedyPolicy
 from router.spot.policies.interface import Policy
-from router.spot.policies.rules import QUOTED_RULE, Rule
 from tests.support.asked_quotes import a_quote
 from tests.support.bare_site import bare_site
 from tests.support.made_up_book import book, offer
+from tests.support.narrowed import present, typed
 from tests.support.scenes import NORTH, NORTH_SPOT, NOW, a_job, plan_of
 from tests.support.state_values import attempt
 
@@ -104,12 +105,13 @@ def test_every_name_is_run_with_the_parameters_that_are_written_down(rule: Rule)
 
 
 def test_parameters_are_what_runs() -> None:
-    inner = build_policy(RunPolicy.of("foresight", clock_ticks=20, draws=50, places=3, ticks=99))
-    assert isinstance(inner, DeadlineGuard)
+    inner = typed(DeadlineGuard, build_policy(RunPolicy.of("foresight", clock_ticks=20, draws=50, places=3, ticks=99)))
     assert isinstance(inner.inner, PolicyAdapter)
     assert (inner.inner.live.most_zones, inner.inner.live.most_ticks) == (3, 99)
-    greedy = build_policy(RunPolicy.of("greedy", least_saving_share=0.25, least_saving_usd=2.5), heeds_hints=True)
-    assert isinstance(greedy, DeadlineGuard)
+    greedy = typed(
+        DeadlineGuard,
+        build_policy(RunPolicy.of("greedy", least_saving_share=0.25, least_saving_usd=2.5), heeds_hints=True),
+    )
     assert isinstance(greedy.inner, GreedyPolicy)
     assert (greedy.inner.saving.dollars(), float(greedy.inner.share), greedy.inner.heeds_hints) == (2.5, 0.25, True)
 
@@ -212,8 +214,7 @@ def test_the_audit_log_and_the_attempt_say_which_policy_runs_and_which_was_quote
         policies=request.policies,
     )
     site.store.attempts.add(made, nodes)
-    kept = site.store.attempts.get("a1")
-    assert kept is not None
+    kept = present(site.store.attempts.get("a1"))
     assert (RunPolicy.recorded(kept.policy), RunPolicy.recorded(kept.quoted_policy)) == (skynomad, FORESIGHT)
 
 

@@ -17,13 +17,12 @@ from router.planning.problem.schedule import ScheduledRun, SlotHold, runs_of, st
 from router.planning.program.formulation import holdings_of
 from router.planning.rules.program import ProgramLayout
 from tests.support.checker import check_plan
-from tests.support.scenes import HOUR, NORTH, NOW, SOUTH, a_job, a_request, problem_of
+from tests.support.scenes import HOUR, NORTH, NOW, RUNNING_IN_NORTH, SOUTH, a_job, a_request, problem_of
 
 HERE = "aws/north-1/p9.48xlarge/on_demandx8"
 THERE = "aws/south-1/p9.48xlarge/on_demandx8"
-PLACE = {"cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "market": "on_demand", "accelerators": 8}
 NOTHING = timedelta(0)
-RUNS = {"steps_done": 100, "running": PLACE}
+RUNS = {"steps_done": 100, "running": RUNNING_IN_NORTH}
 
 
 def problem(**more: Any) -> PlacementProblem:

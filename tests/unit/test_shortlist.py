@@ -17,7 +17,18 @@ from router.planning.program.solve import solve_in_stages
 from router.planning.program.solver import PulpSolver
 from tests.support.instances import make_instance
 from tests.support.made_up_book import offer
-from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, a_request, places, problem_of
+from tests.support.scenes import (
+    ALPS,
+    LAKE,
+    NORTH,
+    NORTH_SPOT,
+    RUNNING_IN_NORTH,
+    SOUTH,
+    a_job,
+    a_request,
+    places,
+    problem_of,
+)
 
 SEEDS = range(4100, 4120)
 RHINE = offer("gcp/rhine-1", "a9-highgpu-8g", "on_demand", "44")
@@ -81,14 +92,7 @@ def test_leaving_a_job_out_takes_the_dearest_floor_from_the_bound() -> None:
 
 
 def test_where_a_job_runs_now_is_always_on_the_shortlist() -> None:
-    running = {
-        "cloud": "aws",
-        "region": "north-1",
-        "instance_type": "p9.48xlarge",
-        "market": "on_demand",
-        "accelerators": 8,
-    }
-    job = a_job(status={"steps_done": 10, "running": running})
+    job = a_job(status={"steps_done": 10, "running": RUNNING_IN_NORTH})
     problem = problem_of(a_request([job], [NORTH, SOUTH, ALPS, LAKE, RHINE]))
     found = build_shortlist(problem, effort(), 0.005)
     assert [c.key for c in found.problem.candidates["a"] if c.running] == ["aws/north-1/p9.48xlarge/on_demandx8"]

@@ -16,7 +16,6 @@ from pricing.problems import InvalidInputError
 from router.cli.import_jobs import import_sky
 from router.config.imported_files import sold_machines
 from router.config.yamlfile import parse_documents
-from router.jobs.fields import FILL_IN
 from router.jobs.imported_job import ImportedJob
 from router.jobs.residency import Residency, unknown_tokens
 from router.jobs.skypilot import from_skypilot, from_skypilot_file
@@ -450,7 +449,3 @@ def test_unknown_fields_are_listed_not_dropped() -> None:
     found = from_skypilot({**a_task(accelerators="H100", colour="red"), "flavour": 1})
     assert any(line.startswith("colour") for line in found.not_carried)
     assert any(line.startswith("flavour") for line in found.not_carried)
-
-
-def test_marks_look_the_same_everywhere() -> None:
-    assert from_skypilot(TASK).job_yaml["steps"].keys() == {FILL_IN}

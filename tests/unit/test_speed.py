@@ -17,6 +17,7 @@ from router.jobs.speed import Speed, UnknownSpeed, gang_speed
 from router.jobs.step_model import read_coefficients
 from router.jobs.workload import Workload
 from tests.support.books import MACHINE, MODEL
+from tests.support.narrowed import present, typed
 
 NO_RDMA = replace(MACHINE, fabric="ethernet", inter_node_gbps=100.0)
 SINGLE = replace(MACHINE, instance_type="p5.4xlarge", accelerator_count=1, intra_node_gb_per_s=None)
@@ -45,14 +46,11 @@ def shape(**changes: Any) -> Workload:
 
 
 def speed(work: Workload, machines: int, machine: Machine = MACHINE, model: Accelerator = MODEL) -> Speed:
-    found = gang_speed(work, machine, machines, model)
-    assert isinstance(found, Speed), found
-    return found
+    return typed(Speed, gang_speed(work, machine, machines, model))
 
 
 def refusal(work: Workload, machines: int, machine: Machine = MACHINE, model: Accelerator = MODEL) -> str:
-    found = gang_speed(work, machine, machines, model)
-    assert isinstance(found, UnknownSpeed), found
+    found = typed(UnknownSpeed, gang_speed(work, machine, machines, model))
     return found.reason
 
 
@@ -235,8 +233,7 @@ def test_estimates_lie_near_published_runs() -> None:
             sharding=row["sharding"],
             causal="non-causal" not in row["tflops_kind"],
         )
-        model = book.accelerator(machine.accelerator)
-        assert model is not None
+        model = present(book.accelerator(machine.accelerator))
         found = gang_speed(work, machine, count, replace(model, memory_gib=10**6))
         if isinstance(found, Speed):
             claimed = found.steps_per_hour * tokens / 3600

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.spot.policies.baselines import CheapestSpot
-from router.spot.policies.moves import CheapestWithMoves, Lindy
 from router.spot.policies.omniscient import compute_least_usd
-from router.spot.policies.skynomad import HourValue, SkyNomad
-from router.spot.policies.uniform_probing import FailoverProgress, RatePerUsdProgress, RateProgress
+from router.spot.policies.published.baselines import CheapestSpot
+from router.spot.policies.published.moves import CheapestWithMoves, Lindy
+from router.spot.policies.published.skynomad import HourValue, SkyNomad
+from router.spot.policies.published.uniform_probing import FailoverProgress, RatePerUsdProgress, RateProgress
 from router.spot.simulator.blind_policy import BlindPolicy, BlindView, LaunchRequest, PolicySession
 from router.spot.simulator.blind_simulator import ProbeFees, simulate_blind
 from router.spot.simulator.inputs import SimulationInputs, SimulationSpec, Task, ZoneMoveCosts

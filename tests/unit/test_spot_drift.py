@@ -15,8 +15,7 @@ from router.spot.availability.fit import (
     _state_log_likelihood,
     learn_drift,
 )
-from router.spot.availability.hazard_model import HazardModel, ages_h
-from router.spot.availability.loss_rates import CLASSES
+from router.spot.availability.hazard_model import CLASSES, HazardModel, ages_h
 from router.spot.simulator.traces import Bools, Floats
 
 TICK_S = 600
@@ -76,10 +75,9 @@ def test_a_short_past_leaves_the_grid_as_it_is() -> None:
 
 def test_rates_are_those_of_an_outlook() -> None:
     up = made(0.5, 0.5, 4, days=20)
-    for memory in (np.inf, 48.0):
-        fit, plain = learn_drift(up, TICK_S, forget_h=memory), HazardModel.seen(up, TICK_S, forget_h=memory)
-        assert fit.hours == pytest.approx(plain.hours)
-        assert fit.events == pytest.approx(plain.events)
+    fit, plain = learn_drift(up, TICK_S), HazardModel.seen(up, TICK_S)
+    assert fit.hours == pytest.approx(plain.hours)
+    assert fit.events == pytest.approx(plain.events)
 
 
 def test_draws_have_the_size_that_is_likely() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from router.spot.availability.hazard_model import PAST_H, HazardModel, ZoneStates, simulate_windows
-from router.spot.policies.baselines import GreedySpot, UniformProgress
+from router.spot.policies.published.baselines import GreedySpot, UniformProgress
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import GuardMode, WindowOutcomes, simulate
 from router.spot.simulator.traces import Series, ZoneSeries

@@ -8,16 +8,15 @@ from functools import cache
 import numpy as np
 import pytest
 
-from router.spot.availability.hazard_model import HazardModel
-from router.spot.availability.loss_rates import CLASSES
+from router.spot.availability.hazard_model import CLASSES, HazardModel
 from router.spot.policies import backward_induction
-from router.spot.policies.baselines import GreedySpot, UniformProgress
 from router.spot.policies.foresight_policies import (
     BlindForesightPolicy,
     ForesightPolicy,
     _condition_on_answers,
     choose_clock_s,
 )
+from router.spot.policies.published.baselines import GreedySpot, UniformProgress
 from router.spot.policies.regression_features import advance_belief, encode_states
 from router.spot.simulator.blind_simulator import simulate_blind
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts

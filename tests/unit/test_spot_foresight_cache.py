@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.jobs.pool_waits import return_rates
-from router.spot.availability.loss_rates import AGES_H, CLASSES, LossRates
+from router.spot.availability.hazard_model import AGES_H, CLASSES, LossRates
 from router.spot.availability.observed import PoolObservation
 from router.spot.live import foresight_cache
 from router.spot.live.foresight_cache import build_hazard_model
 from router.spot.live.selection import build_named_policy
+from router.spot.policies import Rule
 from router.spot.policies.interface import (
     AvailabilityAnswer,
     AvailabilityEstimate,
@@ -36,8 +37,8 @@ from router.spot.policies.interface import (
     WaitDecision,
 )
 from router.spot.policies.registry import find_no_observations
-from router.spot.policies.rules import Rule
 from router.spot.simulator.inputs import SimulationSpec, Task, ZoneMoveCosts
+from tests.support.narrowed import typed
 
 BEGAN = datetime(2026, 11, 21, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -124,8 +125,7 @@ def test_it_waits_for_cheap_spot_with_much_slack_and_does_not_with_little() -> N
     assert isinstance(found[Rule.GREEDY], MoveDecision)
     assert isinstance(found[Rule.UNIFORM_PROGRESS], MoveDecision)
     little = replace(much, deadline=BEGAN + 11.5 * HOUR)
-    goes = named().decide(little)
-    assert isinstance(goes, MoveDecision)
+    goes = typed(MoveDecision, named().decide(little))
     assert goes.to == ("od",)
 
 
@@ -138,11 +138,9 @@ def short_lived(pools: Collection[SpotPoolKey]) -> Mapping[SpotPoolKey, PoolObse
 def test_what_was_watched_counts() -> None:
     """By the prior the cheapest is best; where spot was seen to be lost each time it is not tried."""
     o = seen(spot("a", "1"), spot("b", "1.1"), sure(), passed=HOUR, hours=12)
-    prior = build_named_policy(Rule.FORESIGHT, watched=find_no_observations).decide(o)
-    assert isinstance(prior, MoveDecision)
+    prior = typed(MoveDecision, build_named_policy(Rule.FORESIGHT, watched=find_no_observations).decide(o))
     assert prior.to[0] == "a"
-    known = build_named_policy(Rule.FORESIGHT, watched=short_lived).decide(o)
-    assert isinstance(known, MoveDecision)
+    known = typed(MoveDecision, build_named_policy(Rule.FORESIGHT, watched=short_lived).decide(o))
     assert "b" in known.to
     assert known.to[0] != "a"
 
@@ -195,8 +193,7 @@ def test_what_is_fitted_is_what_is_asked_for(usd: list[float], egress: float, sp
 
 
 def test_where_nothing_is_sold_on_demand_any_spot_is_taken() -> None:
-    found = named().decide(seen(spot("b", "2"), spot("a", "1"), passed=HOUR, hours=20))
-    assert isinstance(found, MoveDecision)
+    found = typed(MoveDecision, named().decide(seen(spot("b", "2"), spot("a", "1"), passed=HOUR, hours=20)))
     assert found.to == ("a", "b")
 
 

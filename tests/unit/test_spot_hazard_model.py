@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from router.spot.availability.hazard_model import (
+    AGES_H,
+    CLASSES,
     DRIFT,
     SWING,
     SWING_H,
@@ -16,7 +18,6 @@ from router.spot.availability.hazard_model import (
     age_class,
     simulate_availability,
 )
-from router.spot.availability.loss_rates import AGES_H, CLASSES
 from router.spot.simulator.traces import Bools, Floats, Series, ZoneSeries
 from tests.support.spot_windows import known_hazards
 
@@ -55,15 +56,6 @@ def test_of_a_series_is_of_its_gang() -> None:
     series = Series(600, (ZoneSeries("a", "r", counts, np.ones(8), 3.0),))
     for size in (1, 2):
         assert (HazardModel.of(series, size).events == HazardModel.seen(counts[None] >= size, 600).events).all()
-
-
-def test_what_is_long_past_counts_for_less() -> None:
-    """It was five times as bad, and has been as it is for six times as long as is remembered."""
-    up = np.concatenate([availability(3600, 600, LOST * 5), availability(3600, 600)], axis=1)
-    for memory, least, most in ((np.inf, 1.3, 3.0), (100.0, 0.5, 1.25)):
-        found = HazardModel.seen(up, 600, forget_h=memory)
-        rate = (found.events[:, 1].sum(axis=1) / found.hours[:, 1].sum(axis=1)) / LOST
-        assert ((rate > least) & (rate < most)).all(), rate
 
 
 def test_draws_are_as_wide_as_said() -> None:

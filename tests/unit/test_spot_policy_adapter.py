@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router.spot.live.policy_adapter import PolicyAdapter
-from router.spot.policies.baselines import CheapestSpot, TimeSliced, UniformProgress
-from router.spot.policies.baselines import GreedySpot as SpotOrWait
 from router.spot.policies.foresight_policies import BlindForesightPolicy
-from router.spot.policies.moves import CheapestWithMoves, Lindy
-from router.spot.policies.optimistic import OptimisticAdapter, PresentPolicy
+from router.spot.policies.published.baselines import CheapestSpot, TimeSliced, UniformProgress
+from router.spot.policies.published.baselines import GreedySpot as SpotOrWait
+from router.spot.policies.published.moves import CheapestWithMoves, Lindy
+from router.spot.policies.published.optimistic import OptimisticAdapter, PresentPolicy
+from router.spot.policies.published.skynomad import HourValue, SkyNomad
+from router.spot.policies.published.uniform_probing import FailoverProgress, RatePerUsdProgress, RateProgress
 from router.spot.policies.registry import LivePolicy
-from router.spot.policies.skynomad import HourValue, SkyNomad
-from router.spot.policies.uniform_probing import FailoverProgress, RatePerUsdProgress, RateProgress
 from router.spot.simulator.blind_policy import BlindPolicy
 from router.spot.simulator.blind_simulator import ProbeFees, simulate_blind
 from router.spot.simulator.inputs import SimulationInputs

@@ -15,7 +15,7 @@ from pricing.places import Market
 from router.spot.live.policy_adapter import PolicyAdapter
 from router.spot.live.replay import Tenure
 from router.spot.live.selection import build_named_policy
-from router.spot.policies.baselines import CheapestSpot, UniformProgress
+from router.spot.policies import Rule
 from router.spot.policies.deadline_guard import DeadlineGuard
 from router.spot.policies.greedy import GreedyPolicy
 from router.spot.policies.interface import (
@@ -32,12 +32,13 @@ from router.spot.policies.interface import (
     StayDecision,
     WaitDecision,
 )
-from router.spot.policies.optimistic import OptimisticAdapter
+from router.spot.policies.published.baselines import CheapestSpot, UniformProgress
+from router.spot.policies.published.optimistic import OptimisticAdapter
+from router.spot.policies.published.uniform_probing import FailoverProgress, RateProgress
 from router.spot.policies.registry import LivePolicy, registered_policies
-from router.spot.policies.rules import Rule
-from router.spot.policies.uniform_probing import FailoverProgress, RateProgress
 from router.spot.simulator.blind_policy import BlindPolicy
 from router.spot.simulator.inputs import SimulationSpec
+from tests.support.narrowed import typed
 
 BEGAN = datetime(2026, 11, 21, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -118,36 +119,29 @@ def test_it_goes_for_spot_cheapest_first_and_then_on_demand() -> None:
     """UP(S), two hours behind."""
     late = seen(A, B, OD, passed=2 * HOUR)
     assert decided(late) == MoveDecision(("a-1", "a-2", "a-od"), "as the policy for its deadline wants", ordered=True)
-    early = decided(seen(A, B, OD, passed=0 * MINUTE))
-    assert isinstance(early, MoveDecision)
+    early = typed(MoveDecision, decided(seen(A, B, OD, passed=0 * MINUTE)))
     assert early.to == ("a-1", "a-2")
 
 
 def test_what_said_no_in_this_tick_or_is_closed_is_not_tried() -> None:
     no = AvailabilityAnswer("a-1", BEGAN + 2 * HOUR, up=False)
     o = seen(A, B, OD, passed=2 * HOUR + MINUTE, answers=(no,))
-    found = decided(o)
-    assert isinstance(found, MoveDecision)
+    found = typed(MoveDecision, decided(o))
     assert found.to == ("a-2", "a-od")
-    again = decided(replace(o, now=BEGAN + 2 * HOUR + 6 * MINUTE))
-    assert isinstance(again, MoveDecision)
+    again = typed(MoveDecision, decided(replace(o, now=BEGAN + 2 * HOUR + 6 * MINUTE)))
     assert again.to == ("a-1", "a-2", "a-od")
-    closed = decided(seen(OD, passed=2 * HOUR, closed=(A, B)))
-    assert isinstance(closed, MoveDecision)
+    closed = typed(MoveDecision, decided(seen(OD, passed=2 * HOUR, closed=(A, B))))
     assert closed.to == ("a-od",)
-    waits = decided(seen(OD, passed=0 * MINUTE, closed=(A, B)))
-    assert isinstance(waits, WaitDecision)
+    assert isinstance(decided(seen(OD, passed=0 * MINUTE, closed=(A, B))), WaitDecision)
 
 
 def test_on_demand_that_is_not_sold_in_a_zone_is_had_where_it_is_cheapest() -> None:
     alone = place("e-1", "0.5", 10)
     o = seen(alone, OD, BIG_OD, passed=2 * HOUR, lives=(lived("e-1", 0 * MINUTE, HOUR, taken=True),))
-    found = decided(o, FailoverProgress())
-    assert isinstance(found, MoveDecision)
+    found = typed(MoveDecision, decided(o, FailoverProgress()))
     assert found.to[0] == "e-1"
     assert found.to[-1] in ("a-od", "big-od")
-    nowhere = decided(seen(alone, passed=2 * HOUR), FailoverProgress())
-    assert isinstance(nowhere, MoveDecision)
+    nowhere = typed(MoveDecision, decided(seen(alone, passed=2 * HOUR), FailoverProgress()))
     assert nowhere.to == ("e-1",)
 
 
@@ -190,8 +184,7 @@ def test_unsaved_work_counts_as_progress_while_it_runs() -> None:
     """Half of it is done, none is saved."""
     here = CurrentPlacement(OD, saved=False, unsaved_hours=5)
     o = seen(A, passed=HOUR, here=here, lives=(lived("a-od", 0 * MINUTE),))
-    found = decided(o, OptimisticAdapter(UniformProgress()))
-    assert isinstance(found, MoveDecision)
+    found = typed(MoveDecision, decided(o, OptimisticAdapter(UniformProgress())))
     assert found.to == ("a-1",)
     assert (
         decided(replace(o, here=CurrentPlacement(OD, saved=True)), OptimisticAdapter(UniformProgress()))
@@ -259,9 +252,3 @@ def test_work_left_is_even_over_a_spell() -> None:
     spell = Tenure(1, 0, 100.0, 200.0, 400.0, False, 1000.0, 900.0)
     assert [spell.left_s(at, 500.0) for at in (150.0, 200.0, 300.0, 400.0, 450.0)] == [1000, 1000, 950, 900, 900]
     assert [spell.there(at) for at in (100.0, 101.0, 400.0, 401.0)] == [False, True, True, False]
-
-
-def test_terms_have_a_speed_and_a_launch_time_for_each_zone() -> None:
-    terms = terms_of(seen(A, B, OD))
-    with pytest.raises(ValueError, match="each of 2 zones"):
-        replace(terms, speed=np.ones(3))

@@ -12,11 +12,11 @@ from router.spot.availability.calibration import bootstrap_interval
 from router.spot.availability.hazard_model import HazardModel
 from router.spot.policies import action_values
 from router.spot.policies.action_values import PriceFits
-from router.spot.policies.baselines import GreedySpot, UniformProgress, rank_by_price_elsewhere
 from router.spot.policies.foresight import ForesightModel
 from router.spot.policies.foresight_policies import BlindForesightPolicy, ForesightPolicy
 from router.spot.policies.omniscient import compute_least_usd
 from router.spot.policies.our_policy import policy_from
+from router.spot.policies.published.baselines import GreedySpot, UniformProgress, rank_by_price_elsewhere
 from router.spot.simulator.blind_simulator import simulate_blind
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task
 from router.spot.simulator.simulation import FullInfoPolicy, GuardMode, SimulationOutcome, simulate
@@ -154,14 +154,3 @@ def test_prices_that_are_nowhere_for_long_get_the_nearest_fit(monkeypatch: pytes
     usd = USUAL[:, None] * np.array([1.0, 1.1, 1.2, 1.3, 1.02, 9.0])
     assert fits.fits(usd, np.full(6, -1)).tolist() == [0, 1, 2, 2, 0, 2]
     assert len(fits.weighers) == 3
-
-
-def test_later_availability_is_the_same_but_for_one_price_from_the_middle_on() -> None:
-    _, inputs = availability()
-    series, name = series_of(inputs), inputs.zones[1]
-    later, half = stepped(series, name, 1.1), series.ticks // 2
-    assert (later.up() == series.up()).all()
-    was, now = series.spot_usd(), later.spot_usd()
-    assert (now[1, half:] == was[1, half:] * 1.1).all()
-    assert (now[:, :half] == was[:, :half]).all()
-    assert (now[[0, 2]] == was[[0, 2]]).all()

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from router.config.trace_files import Holes, ListPrices, read_traces
-from router.spot.policies.baselines import GreedySpot, TimeSliced, UniformProgress, rank_by_price_elsewhere
 from router.spot.policies.omniscient import compute_least_usd
+from router.spot.policies.published.baselines import GreedySpot, TimeSliced, UniformProgress, rank_by_price_elsewhere
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import FullInfoPolicy, simulate
 from tests.support.repository import ROOT

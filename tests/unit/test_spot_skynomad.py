@@ -10,8 +10,8 @@ import pytest
 
 from router.config.trace_files import read_traces
 from router.spot.policies.omniscient import compute_least_usd
-from router.spot.policies.skynomad import HourValue, LifetimeEstimator, SkyNomad
-from router.spot.policies.uniform_probing import FailoverProgress
+from router.spot.policies.published.skynomad import HourValue, LifetimeEstimator, SkyNomad
+from router.spot.policies.published.uniform_probing import FailoverProgress
 from router.spot.simulator.blind_simulator import simulate_blind
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.traces import Series, ZoneSeries

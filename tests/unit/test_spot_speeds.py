@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.spot.policies.baselines import GreedySpot, TimeSliced, UniformProgress, rank_by_price
 from router.spot.policies.omniscient import compute_least_usd
+from router.spot.policies.published.baselines import GreedySpot, TimeSliced, UniformProgress, rank_by_price
 from router.spot.simulator.blind_policy import BlindView, LaunchRequest
 from router.spot.simulator.blind_simulator import simulate_blind
 from router.spot.simulator.inputs import SimulationInputs, SimulationSpec, Task, ZoneMoveCosts, ZoneSpeeds

@@ -147,14 +147,7 @@ def test_a_new_job_of_higher_priority_displaces_only_whom_it_must() -> None:
 
 def test_a_job_that_runs_is_left_to_its_own_rule() -> None:
     before = plan_of([a_job()], [at("south-1", "50"), NORTH])
-    running = {
-        "cloud": "aws",
-        "region": "north-1",
-        "instance_type": "p9.48xlarge",
-        "market": "on_demand",
-        "accelerators": 8,
-    }
-    job = a_job("a", status={"steps_done": 200, "running": running})
+    job = a_job("a", status={"steps_done": 200, "running": RUNNING_IN_NORTH})
     offers = [at("south-1", "59.90"), NORTH]
     assert places(again(before, [job], offers)) == places(plan_of([job], offers, gap=0.05))
 
@@ -237,6 +230,9 @@ def test_jobs_of_which_one_saves_at_the_cost_of_another_go_back_together() -> No
     assert kept.spent == answer.spent
 
 
+OTHER = {"copy-1": "copy-2", "copy-2": "copy-1"}
+
+
 def given_again(before: Plan, names: dict[str, str]) -> Plan:
     """The plan as if each job had been given what another one holds."""
     lines = tuple(replace(line, job=names.get(line.job, line.job)) for line in before.lines)
@@ -248,9 +244,8 @@ def test_of_equal_jobs_the_one_that_had_a_place_keeps_it() -> None:
     jobs = [a_job("copy-1", **NEAR), a_job("copy-2", **NEAR)]
     plan = plan_of(jobs, [ONE_NORTH])
     (placed,) = {line.job for line in plan.lines}
-    other = {"copy-1": "copy-2", "copy-2": "copy-1"}
-    after = again(given_again(plan, other), jobs, [ONE_NORTH])
-    assert {line.job for line in after.lines} == {other[placed]}
+    after = again(given_again(plan, OTHER), jobs, [ONE_NORTH])
+    assert {line.job for line in after.lines} == {OTHER[placed]}
     assert after.cost_usd == plan.cost_usd
 
 
@@ -258,9 +253,8 @@ def test_equal_jobs_exchange_their_places_for_nothing() -> None:
     jobs = [a_job("copy-1", **NEAR), a_job("copy-2", **NEAR), a_job("other", steps=301, **NEAR)]
     offers = [ONE_NORTH, at("south-1", "64", cap=1), at("alps-1", "90", cap=1)]
     plan = plan_of(jobs, offers)
-    other = {"copy-1": "copy-2", "copy-2": "copy-1"}
-    after = again(given_again(plan, other), jobs, offers)
-    assert {name: places(after)[other.get(name, name)] for name in places(plan)} == places(plan)
+    after = again(given_again(plan, OTHER), jobs, offers)
+    assert {name: places(after)[OTHER.get(name, name)] for name in places(plan)} == places(plan)
     assert after.cost_usd == plan.cost_usd
 
 
@@ -271,26 +265,20 @@ def test_of_equal_jobs_that_run_the_one_that_went_on_is_not_paused_for_the_other
     jobs = [a_job("copy-1", **running), a_job("copy-2", **running)]
     plan = plan_of(jobs, [ONE_NORTH], compact_jobs=compact_jobs)
     (went_on,) = (line.job for line in plan.lines if line.start == NOW)
-    other = {"copy-1": "copy-2", "copy-2": "copy-1"}
     later = NOW + timedelta(minutes=20)
-    after = again(given_again(plan, other), jobs, [ONE_NORTH], now=later, compact_jobs=compact_jobs)
-    assert [line.job for line in after.lines if line.start == later] == [other[went_on]]
+    after = again(given_again(plan, OTHER), jobs, [ONE_NORTH], now=later, compact_jobs=compact_jobs)
+    assert [line.job for line in after.lines if line.start == later] == [OTHER[went_on]]
     assert [job.job for job in after.jobs if job.preemption is not None] in ([went_on], [])
 
 
-def test_a_job_that_runs_is_no_equal_of_a_copy_that_waits() -> None:
-    jobs = [a_job("copy-1", **NEAR), a_job("copy-2", status={"running": RUNNING_IN_NORTH}, **NEAR)]
+@pytest.mark.parametrize(
+    "second", [{"status": {"running": RUNNING_IN_NORTH}}, {"team": "another"}], ids=["runs", "team"]
+)
+def test_a_job_that_runs_or_is_of_another_team_is_no_equal(second: dict[str, Any]) -> None:
+    jobs = [a_job("copy-1", **NEAR), a_job("copy-2", **second, **NEAR)]
     plan = plan_of(jobs, [ONE_NORTH])
     answer = answer_of(a_request(jobs, [ONE_NORTH]))
-    assert exchange_equal_jobs(answer, given_again(plan, {"copy-1": "copy-2", "copy-2": "copy-1"})) is answer
-
-
-def test_jobs_of_other_teams_are_not_equal() -> None:
-    jobs = [a_job("copy-1", **NEAR), a_job("copy-2", team="another", **NEAR)]
-    plan = plan_of(jobs, [ONE_NORTH])
-    answer = answer_of(a_request(jobs, [ONE_NORTH]))
-    exchanged = exchange_equal_jobs(answer, given_again(plan, {"copy-1": "copy-2", "copy-2": "copy-1"}))
-    assert exchanged is answer
+    assert exchange_equal_jobs(answer, given_again(plan, OTHER)) is answer
 
 
 def test_above_the_gap_staying_may_cost_the_gap_and_no_more() -> None:

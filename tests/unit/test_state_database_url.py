@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from router.state import driver_errors
+from router.state import database
 from router.state.database_url import DatabaseFile, DatabaseServer, parse_database_url
 from router.state.errors import BusyError, StateError
 
@@ -59,7 +59,7 @@ def test_what_names_no_state(url: str) -> None:
 def test_what_a_driver_says_is_masked(where: str) -> None:
     place = parse_database_url(f"postgresql://anna{where}")
     said = Exception(f"could not connect with password={SECRET} to db")
-    error = driver_errors.translate_error(OperationalError("SELECT 1", {}, said), place)
+    error = database.translate_error(OperationalError("SELECT 1", {}, said), place)
     assert SECRET not in str(error)
     assert "***" in str(error)
 
@@ -86,7 +86,7 @@ class _SaidError(Exception):
 def test_the_codes_of_postgresql(code: str, text: str, kind: type[StateError], remedy: str) -> None:
     said = _SaidError(f"{text}\nDETAIL:  Key (job)=(a secret) exists")
     said.sqlstate = code
-    error = driver_errors.translate_error(
+    error = database.translate_error(
         OperationalError("SELECT 1", {}, said), parse_database_url("postgresql://db/states")
     )
     assert type(error) is kind
@@ -99,12 +99,12 @@ def test_the_codes_of_postgresql(code: str, text: str, kind: type[StateError], r
 @pytest.mark.parametrize("text", ["FATAL:  the database system is starting up", "FATAL:  sorry, too many clients"])
 def test_a_server_that_will_answer_later(text: str) -> None:
     # As the driver raises it when there is no connection: without a code.
-    error = driver_errors.translate_error(
+    error = database.translate_error(
         OperationalError("", {}, psycopg.OperationalError(text)), parse_database_url("postgresql://db/s")
     )
     assert type(error) is BusyError
 
 
 def test_all_connections_in_use(tmp_path: Path) -> None:
-    error = driver_errors.translate_error(PoolTimeoutError(), DatabaseFile(tmp_path))
+    error = database.translate_error(PoolTimeoutError(), DatabaseFile(tmp_path))
     assert type(error) is BusyError

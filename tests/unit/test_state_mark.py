@@ -53,6 +53,14 @@ def a_state(home: AppSettings) -> str:
         return store.id
 
 
+def a_backup(home: AppSettings, tmp_path: Path) -> tuple[str, Path]:
+    """The id of a state, and a backup of it."""
+    known, file = a_state(home), tmp_path / "state.gz"
+    with open_state(home, NOW) as store:
+        store.whole.write(file, files_to_back_up(home.runs))
+    return known, file
+
+
 def test_the_id_stands_beside_the_database(home: AppSettings) -> None:
     known = a_state(home)
     assert identity_of(home).file == home.folder / "state.id"
@@ -156,10 +164,7 @@ def test_a_backup_brings_state_and_run_directories_back(home: AppSettings, tmp_p
 
 def test_a_restore_that_was_killed_is_done_again(home: AppSettings, tmp_path: Path) -> None:
     """No half of a run directory is taken for one that was there."""
-    a_state(home)
-    file, other = tmp_path / "state.gz", an_opened(tmp_path / "other")
-    with open_state(home, NOW) as store:
-        store.whole.write(file, files_to_back_up(home.runs))
+    (_, file), other = a_backup(home, tmp_path), an_opened(tmp_path / "other")
 
     def until_killed() -> Iterator[StoredFile]:
         yield next(read_stored_files(file))
@@ -174,9 +179,7 @@ def test_a_restore_that_was_killed_is_done_again(home: AppSettings, tmp_path: Pa
 
 
 def test_run_directories_that_are_there_are_newer_than_a_backup(home: AppSettings, tmp_path: Path) -> None:
-    known, file = a_state(home), tmp_path / "state.gz"
-    with open_state(home, NOW) as store:
-        store.whole.write(file, files_to_back_up(home.runs))
+    known, file = a_backup(home, tmp_path)
     (home.runs / "walk-1" / "terraform.tfstate").write_text('{"resources": ["newer"]}')
     for name in ("state.db", "state.id"):
         (home.folder / name).unlink()
@@ -188,10 +191,7 @@ def test_run_directories_that_are_there_are_newer_than_a_backup(home: AppSetting
 
 @pytest.mark.parametrize("at", [0.1, 0.5, 0.98])
 def test_a_backup_that_was_changed_or_cut_off_restores_nothing(home: AppSettings, tmp_path: Path, at: float) -> None:
-    a_state(home)
-    file = tmp_path / "state.gz"
-    with open_state(home, NOW) as store:
-        store.whole.write(file, files_to_back_up(home.runs))
+    _, file = a_backup(home, tmp_path)
     content = file.read_bytes()
     other = an_opened(tmp_path / "other")
     for bad in (content[: int(len(content) * at)], content[:200] + bytes([content[200] ^ 1]) + content[201:]):

@@ -13,6 +13,7 @@ import pytest
 
 from pricing.hazard import Hazard
 from pricing.money import Usd
+from pricing.places import Market
 from pricing.pool_experience import PoolExperience
 from pricing.problems import InvalidInputError
 from router.config.job_files import load_jobs
@@ -177,7 +178,7 @@ def test_a_guarded_gang_is_interrupted_as_often_as_is_stated(per_hour: float, st
 
 
 def test_a_stated_rate_goes_before_what_was_counted_and_before_an_offer() -> None:
-    pool = ("aws", "north-1", None, "p9.48xlarge", "spot")
+    pool = ("aws", "north-1", None, "p9.48xlarge", Market.SPOT)
     known = replace(
         book([replace(NORTH_SPOT, interruptions_per_hour=0.5)]),
         records=(PoolExperience(*pool, 1, 9.0, 3.0, 9.0, 9, NOW, NOW),),

@@ -9,19 +9,11 @@ import pytest
 from router.jobs.spec import Job
 from router.planning.document.plan import Plan
 from tests.support.made_up_book import offer
-from tests.support.scenes import HOUR, NORTH, SOUTH, a_job, a_request, places, plan_of, problem_of
-
-RUNNING = {
-    "cloud": "aws",
-    "region": "north-1",
-    "instance_type": "p9.48xlarge",
-    "market": "on_demand",
-    "accelerators": 8,
-}
+from tests.support.scenes import HOUR, NORTH, RUNNING_IN_NORTH, SOUTH, a_job, a_request, places, plan_of, problem_of
 
 
 def running(**more: Any) -> Job:
-    more.setdefault("status", {"steps_done": 100, "running": RUNNING})
+    more.setdefault("status", {"steps_done": 100, "running": RUNNING_IN_NORTH})
     return a_job(**more)
 
 
@@ -61,7 +53,7 @@ def test_replanned_an_hour_later_with_its_status_it_stays() -> None:
     job = a_job(steps=500)
     first = plan_of([job], [NORTH, SOUTH], gap=0.01)
     assert places(first) == {"a": "aws/south-1 on_demand"}
-    status = {"steps_done": 79, "running": RUNNING | {"region": "south-1"}}
+    status = {"steps_done": 79, "running": RUNNING_IN_NORTH | {"region": "south-1"}}
     again = plan_of([a_job(steps=500, status=status)], [NORTH, SOUTH], gap=0.01, now=first.as_of + HOUR)
     assert places(again) == {"a": "aws/south-1 on_demand"}
     assert again.lines[0].start == first.as_of + HOUR

@@ -22,6 +22,7 @@ from router.jobs.step_measurement import (
     shape_of,
 )
 from router.jobs.workload import Transformer
+from tests.support.narrowed import typed
 
 SEVEN = {"parameters": "6.74B", "layers": 32, "hidden": 4096, "sequence_length": 2048, "tokens_per_step": 524288}
 
@@ -99,8 +100,7 @@ def test_depths_are_the_most_half_and_a_quarter_or_all_layers() -> None:
 
 
 def test_a_step_is_scaled_along_the_line_of_its_depths() -> None:
-    step = scale_step([timed(depth, *[line(depth)] * 20) for depth in (2, 8, 4)], 32)
-    assert isinstance(step, ScaledStep)
+    step = typed(ScaledStep, scale_step([timed(depth, *[line(depth)] * 20) for depth in (2, 8, 4)], 32))
     assert step.seconds == pytest.approx(line(32))
     # Two doublings beyond the deepest, and nothing else: the steps do not vary.
     assert step.relative_error == pytest.approx((0.05**2 + 0.06**2) ** 0.5)
@@ -114,8 +114,7 @@ def test_steps_that_vary_widen_the_error() -> None:
 
     errors = []
     for share in (0.0, 0.01, 0.03):
-        step = scale_step([noisy(depth, share) for depth in (8, 4, 2)], 32)
-        assert isinstance(step, ScaledStep)
+        step = typed(ScaledStep, scale_step([noisy(depth, share) for depth in (8, 4, 2)], 32))
         errors.append(step.relative_error)
     assert errors == sorted(errors)
     assert errors[2] > 1.02 * errors[0]
@@ -139,14 +138,12 @@ def test_one_depth_off_the_line_counts_even_where_steps_do_not_vary() -> None:
     ],
 )
 def test_depths_that_are_no_line_are_refused(seconds: dict[int, float], said: str) -> None:
-    step = scale_step([timed(depth, *[taken] * 9) for depth, taken in seconds.items()], 32)
-    assert isinstance(step, UnsoundScale)
+    step = typed(UnsoundScale, scale_step([timed(depth, *[taken] * 9) for depth, taken in seconds.items()], 32))
     assert said in step.reason
 
 
 def test_all_layers_are_taken_as_timed() -> None:
-    step = scale_step([timed(32, 0.7, 0.68, 0.72, 0.69, 0.71)], 32)
-    assert isinstance(step, ScaledStep)
+    step = typed(ScaledStep, scale_step([timed(32, 0.7, 0.68, 0.72, 0.69, 0.71)], 32))
     assert step.whole
     assert step.seconds == 0.7
     assert 0.05 <= step.relative_error < 0.06
@@ -160,8 +157,7 @@ def test_one_slow_step_moves_neither_median_nor_spread() -> None:
 
 
 def test_the_point_is_what_add_reads() -> None:
-    step = scale_step([timed(depth, *[line(depth)] * 20) for depth in (8, 4, 2)], 32)
-    assert isinstance(step, ScaledStep)
+    step = typed(ScaledStep, scale_step([timed(depth, *[line(depth)] * 20) for depth in (8, 4, 2)], 32))
     fields = point_fields(step, "H100", "NVIDIA H100 80GB HBM3", "2026-11-25")
     assert parse_point(point_argument(fields)) == fields
     point = ProfilePoint.model_validate(fields)

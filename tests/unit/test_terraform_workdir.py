@@ -120,14 +120,9 @@ def test_no_state_is_not_a_lost_state(tmp_path: Path) -> None:
 
 def test_where_plugins_come_from() -> None:
     assert render_cli_config(PluginSources()) == "disable_checkpoint = true\n"
-    text = render_cli_config(
-        PluginSources(Path("/c"), Path('/m"x'), {"hashicorp/b": Path("/b"), "hashicorp/a": Path("/a")})
-    )
-    assert text == (
+    assert render_cli_config(PluginSources(Path("/c"), Path('/m"x'))) == (
         'disable_checkpoint = true\nplugin_cache_dir = "/c"\n'
         "plugin_cache_may_break_dependency_lock_file = true\n"
         "provider_installation {\n"
-        '  dev_overrides {\n    "hashicorp/a" = "/a"\n    "hashicorp/b" = "/b"\n  }\n'
         '  filesystem_mirror {\n    path = "/m\\"x"\n  }\n}\n'
     )
-    assert "direct {}" in render_cli_config(PluginSources(overrides={"hashicorp/a": Path("/a")}))

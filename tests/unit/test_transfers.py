@@ -19,7 +19,8 @@ from router.planning.find.transfers import (
     transfers_into,
 )
 from tests.support.made_up_book import book
-from tests.support.scenes import NORTH, a_job
+from tests.support.narrowed import present, typed
+from tests.support.scenes import NORTH, RUNNING_IN_NORTH, a_job
 
 GIB = 2**30
 BOOK: PriceBook = book([NORTH])
@@ -27,15 +28,11 @@ DATA: dict[str, Any] = {"uri": "s3://a/b", "at": "aws/north-1", "gib": 100}
 
 
 def region(name: str) -> Region:
-    found = BOOK.region(RegionId.parse(name))
-    assert found is not None
-    return found
+    return present(BOOK.region(RegionId.parse(name)))
 
 
 def into(job: Job, name: str) -> tuple[Transfer, ...]:
-    found = transfers_into(job, region(name), BOOK)
-    assert isinstance(found, tuple), found
-    return found
+    return typed(tuple, transfers_into(job, region(name), BOOK))
 
 
 def test_a_job_without_data_moves_nothing() -> None:
@@ -74,23 +71,16 @@ def test_streams_are_read_as_often_as_they_are_passed_for_what_is_left() -> None
 
 
 def test_a_checkpoint_moves_from_where_it_lies_once_there_is_one() -> None:
-    running = {
-        "cloud": "aws",
-        "region": "north-1",
-        "instance_type": "p9.48xlarge",
-        "market": "spot",
-        "accelerators": 8,
-    }
-    begun = a_job(status={"steps_done": 100, "running": running})
+    begun = a_job(status={"steps_done": 100, "running": RUNNING_IN_NORTH})
     assert checkpoint_home(begun) == RegionId("aws", "north-1")
     assert [(t.what, t.gib) for t in into(begun, "aws/south-1")] == [("checkpoint", 10)]
     assert into(begun, "aws/north-1") == ()
-    stored = a_job(status={"steps_done": 100, "running": running, "checkpoint_in": "gcp/lake-1"})
+    stored = a_job(status={"steps_done": 100, "running": RUNNING_IN_NORTH, "checkpoint_in": "gcp/lake-1"})
     assert checkpoint_home(stored) == RegionId("gcp", "lake-1")
     fresh = a_job(status={"steps_done": 0, "checkpoint_in": "gcp/lake-1"})
     assert into(fresh, "aws/south-1") == ()
     assert checkpoint_home(a_job()) is None
-    without = a_job(checkpoint=None, status={"steps_done": 100, "running": running})
+    without = a_job(checkpoint=None, status={"steps_done": 100, "running": RUNNING_IN_NORTH})
     assert into(without, "aws/south-1") == ()
 
 
@@ -100,8 +90,7 @@ def test_no_bytes_are_no_move() -> None:
 
 def test_an_unknown_tariff_is_said_and_never_zero() -> None:
     job = a_job(data={**DATA, "at": "azure/fjord-1"})
-    unknown = transfers_into(job, region("aws/north-1"), BOOK)
-    assert isinstance(unknown, UnknownTariff)
+    unknown = typed(UnknownTariff, transfers_into(job, region("aws/north-1"), BOOK))
     assert unknown.reason == "no known egress tariff from azure/fjord-1 to aws/north-1"
     with pytest.raises(LookupError, match="no known egress tariff from azure/fjord-1"):
         checkpoint_transfer(a_job(), RegionId("azure", "fjord-1"), RegionId("aws", "north-1"), BOOK)
@@ -114,8 +103,7 @@ def test_storage_that_is_no_region_has_its_own_tariff() -> None:
 
 
 def test_a_checkpoint_between_two_regions() -> None:
-    moved = checkpoint_transfer(a_job(), RegionId("aws", "north-1"), RegionId("aws", "south-1"), BOOK)
-    assert moved is not None
+    moved = present(checkpoint_transfer(a_job(), RegionId("aws", "north-1"), RegionId("aws", "south-1"), BOOK))
     assert (moved.what, moved.gib) == ("checkpoint", 10)
     assert checkpoint_transfer(a_job(checkpoint=None), moved.source, moved.source, BOOK) is None
 

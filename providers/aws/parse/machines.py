@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
 from pricing.book import PriceBook
-from pricing.machines import Machine
+from pricing.machines import Machine, make_undescribed_machine
 from providers.errors import UnreadableError
 from providers.protocol import DroppedRow
 
@@ -81,7 +81,6 @@ def read_types(cloud: str, rows: Iterable[Mapping[str, Any]], book: PriceBook, t
 
 
 def _read_type(cloud: str, row: Mapping[str, Any], book: PriceBook, today: date) -> Machine | str:
-    """Return the machine, or the reason why there is none."""
     gpus: Sequence[Mapping[str, Any]] = (row.get("GpuInfo") or {}).get("Gpus") or []
     if len(gpus) != 1:
         return UNKNOWN_ACCELERATOR
@@ -102,22 +101,13 @@ def _read_type(cloud: str, row: Mapping[str, Any], book: PriceBook, today: date)
     if abs(nearest.memory_gib - mib / 1024) > _MEMORY_TOLERANCE * nearest.memory_gib:
         return UNKNOWN_ACCELERATOR
     network = row.get("NetworkInfo") or {}
-    return Machine(
-        cloud=cloud,
-        instance_type=row["InstanceType"],
-        accelerator=nearest.name,
-        accelerator_count=count,
-        accelerator_memory_gib=nearest.memory_gib,
+    return replace(
+        make_undescribed_machine(cloud, row["InstanceType"], nearest, count, SOURCE, today.isoformat()),
         vcpus=vcpus,
         memory_gib=memory / 1024,
-        intra_node_interconnect="none" if count == 1 else None,
-        intra_node_gb_per_s=None,
         inter_node_gbps=_gbps(network),
         fabric=_FABRICS.get(network.get("EfaSupported")),
         local_nvme_gib=_local_gib(row.get("InstanceStorageInfo") or {}),
-        source=SOURCE,
-        as_of=today.isoformat(),
-        checked=False,
     )
 
 

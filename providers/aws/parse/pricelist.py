@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from pricing.book import PriceBook
-from providers.aws.parse.prices import NOT_HOURLY, NOT_USD, OnDemandPrices, PriceRows
+from pricing.money import UsdPerHour
+from providers.aws.parse.prices import NOT_HOURLY, NOT_USD, OnDemandPrices, PriceRow, read_price, resolve_prices
 from providers.errors import UnreadableError
 from providers.protocol import DroppedRow
 
@@ -66,7 +67,8 @@ def read_list(cloud: str, region: str, chunks: Iterable[bytes], book: PriceBook)
         raise UnreadableError(cloud, f"the price list of {region} has no column {missing[0]!r}")
     if len(_cells(last)) != len(header) or last.count(b'"') % 2:
         raise UnreadableError(cloud, f"the price list of {region} ends in the middle of a line")
-    rows, unknown = PriceRows(region), set()
+    rows: list[PriceRow] = []
+    unknown = set()
     for cells in csv.reader(line.decode() for line in lines):
         if len(cells) != len(header):
             raise UnreadableError(cloud, f"a line in the price list of {region} is not as wide as its header")
@@ -75,20 +77,18 @@ def read_list(cloud: str, region: str, chunks: Iterable[bytes], book: PriceBook)
             continue
         name = row["Instance Type"]
         if book.machine(cloud, name) is not None:
-            _add(rows, name, row)
+            rows.append((name, row["SKU"], _read_row(row)))
         elif row.get("GPU", "") not in ("", "NA", "0"):
             unknown.add(name)
-    rows.dropped.extend(DroppedRow(f"{region} {name}", NAMELESS_GPU) for name in sorted(unknown))
-    return PublicPriceList(rows.resolve(len(lines)), _published(metadata))
+    prices = resolve_prices(region, rows, len(lines))
+    nameless = (DroppedRow(f"{region} {name}", NAMELESS_GPU) for name in sorted(unknown))
+    return PublicPriceList(replace(prices, dropped=(*prices.dropped, *nameless)), _published(metadata))
 
 
-def _add(rows: PriceRows, name: str, row: Mapping[str, str]) -> None:
+def _read_row(row: Mapping[str, str]) -> UsdPerHour | str:
     if row["Unit"] != "Hrs":
-        rows.refuse(name, row["SKU"], NOT_HOURLY)
-    elif row["Currency"] != "USD":
-        rows.refuse(name, row["SKU"], NOT_USD)
-    else:
-        rows.add(name, row["SKU"], row["PricePerUnit"])
+        return NOT_HOURLY
+    return read_price(row["PricePerUnit"]) if row["Currency"] == "USD" else NOT_USD
 
 
 def _filter_lines(chunks: Iterable[bytes]) -> tuple[list[bytes], list[bytes], bytes]:

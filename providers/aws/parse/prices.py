@@ -7,8 +7,8 @@ https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/reading-service-pri
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pricing.money import UsdPerHour
@@ -42,37 +42,30 @@ class OnDemandPrices:
     rows_read: int
 
 
-@dataclass
-class PriceRows:
-    """Collect the rows of one region's list, and resolve each type to one price, or none."""
+# Instance type, SKU, and its price or why it is refused.
+PriceRow = tuple[str, str, UsdPerHour | str]
 
-    region: str
-    prices: dict[str, set[UsdPerHour]] = field(default_factory=dict)
-    dropped: list[DroppedRow] = field(default_factory=list)
-    lost: set[str] = field(default_factory=set)
 
-    def add(self, instance_type: str, sku: str, usd_per_hour: str) -> None:
-        price = read_price(usd_per_hour)
+def resolve_prices(region: str, rows: Iterable[PriceRow], rows_read: int) -> OnDemandPrices:
+    """Return one price of each type of a region's list: a type with two has neither; one that was refused is lost."""
+    listed: dict[str, set[UsdPerHour]] = {}
+    dropped: list[DroppedRow] = []
+    lost: set[str] = set()
+    for name, sku, price in rows:
         if isinstance(price, str):
-            self.refuse(instance_type, sku, price)
+            lost.add(name)
+            dropped.append(DroppedRow(f"{region} {name} on demand, SKU {sku}", price))
         else:
-            self.prices.setdefault(instance_type, set()).add(price)
-
-    def refuse(self, instance_type: str, sku: str, why: str) -> None:
-        self.lost.add(instance_type)
-        self.dropped.append(DroppedRow(f"{self.region} {instance_type} on demand, SKU {sku}", why))
-
-    def resolve(self, rows_read: int) -> OnDemandPrices:
-        """Return the prices: a type with two prices has neither; one whose only price was refused is lost."""
-        resolved = {}
-        for name, prices in self.prices.items():
-            if len(prices) == 1:
-                resolved[name] = next(iter(prices))
-            else:
-                shown = " and ".join(str(price) for price in sorted(prices))
-                self.lost.add(name)
-                self.dropped.append(DroppedRow(f"{self.region} {name} on demand: {shown}", TWO_PRICES))
-        return OnDemandPrices(resolved, tuple(self.dropped), frozenset(self.lost - set(resolved)), rows_read)
+            listed.setdefault(name, set()).add(price)
+    resolved = {}
+    for name, prices in listed.items():
+        if len(prices) == 1:
+            resolved[name] = next(iter(prices))
+        else:
+            shown = " and ".join(str(price) for price in sorted(prices))
+            lost.add(name)
+            dropped.append(DroppedRow(f"{region} {name} on demand: {shown}", TWO_PRICES))
+    return OnDemandPrices(resolved, tuple(dropped), frozenset(lost - set(resolved)), rows_read)
 
 
 SOURCE = "AWS Price List GetProducts"
@@ -86,9 +79,9 @@ def read_products(cloud: str, region: str, products: Iterable[str], instance_typ
 
     UnreadableError when one of them is not of the documented form: nothing of them is used.
     """
-    rows, count = PriceRows(region), 0
-    for text in products:
-        count += 1
+    rows: list[PriceRow] = []
+    texts = tuple(products)
+    for text in texts:
         try:
             product = json.loads(text)
             attributes = product["product"]["attributes"]
@@ -97,17 +90,17 @@ def read_products(cloud: str, region: str, products: Iterable[str], instance_typ
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UnreadableError(cloud, f"a product in the price list of {region} cannot be read") from None
         if name in instance_types and attributes.get("marketoption", "") in _BY_THE_HOUR:
-            _read_terms(rows, name, sku, terms)
-    return rows.resolve(count)
+            rows += ((name, sku, price) for price in _read_terms(terms))
+    return resolve_prices(region, rows, len(texts))
 
 
-def _read_terms(rows: PriceRows, name: str, sku: str, terms: Mapping[str, Any]) -> None:
+def _read_terms(terms: Mapping[str, Any]) -> Iterator[UsdPerHour | str]:
     for term in terms.values():
         for dimension in term.get("priceDimensions", {}).values():
             prices = dimension.get("pricePerUnit") or {}
             if dimension.get("unit") not in _HOURLY:
-                rows.refuse(name, sku, NOT_HOURLY)
+                yield NOT_HOURLY
             elif "USD" not in prices:
-                rows.refuse(name, sku, NOT_USD if prices else NO_PRICE)
+                yield NOT_USD if prices else NO_PRICE
             else:
-                rows.add(name, sku, prices["USD"])
+                yield read_price(prices["USD"])

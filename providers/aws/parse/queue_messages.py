@@ -90,7 +90,6 @@ def _scheduled_changes(cloud: str, at: datetime, detail: Mapping[str, Any]) -> I
 
 
 def _format_moment(at: datetime) -> str:
-    """Return the moment as the metadata service writes it."""
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

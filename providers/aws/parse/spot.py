@@ -95,20 +95,7 @@ def _resolve(
         if at > now:
             dropped[DroppedRow(f"{region} {zone} {name} at {written}", LATER_THAN_NOW)] = None
             continue
-        points.append(
-            PricePoint(
-                at=at,
-                cloud=cloud,
-                region=region,
-                zone=zone,
-                instance_type=name,
-                market=Market.SPOT,
-                usd_per_hour=price,
-                available=None,
-                score=None,
-                source=SOURCE,
-            )
-        )
+        points.append(PricePoint(cloud, region, zone, name, Market.SPOT, at, SOURCE, price))
     for (zone, name, written), why in refused.items():
         dropped[DroppedRow(f"{region} {zone} {name} at {written}", why)] = None
     points.sort(key=lambda point: (point.at, point.zone or "", point.instance_type))

@@ -93,18 +93,7 @@ def read_points(context: RegionContext, region: str, prices: RegionPrices, begin
     That is all the history that this source knows.
     """
     return tuple(
-        PricePoint(
-            at=listed.since,
-            cloud=context.cloud,
-            region=region,
-            zone=None,
-            instance_type=listed.instance_type,
-            market=listed.market,
-            usd_per_hour=listed.price,
-            available=None,
-            score=None,
-            source=SOURCE,
-        )
+        PricePoint(context.cloud, region, None, listed.instance_type, listed.market, listed.since, SOURCE, listed.price)
         for listed in prices.listed
         if listed.since >= begin and _is_known(context, listed.instance_type)
     )
@@ -118,7 +107,6 @@ def _is_known(context: RegionContext, instance_type: str) -> bool:
 
 
 def _machine(context: RegionContext, instance_type: str, sku: Sku | None) -> Machine | None:
-    """Return the machine of the book, else the one that the API describes."""
     book_machine = context.book.machine(context.cloud, instance_type)
     if book_machine is not None or sku is None:
         return book_machine
@@ -126,7 +114,6 @@ def _machine(context: RegionContext, instance_type: str, sku: Sku | None) -> Mac
 
 
 def _why_not(context: RegionContext, listed: RetailPrice, machine: Machine | None, skus: SkuList | None) -> str:
-    """Return why a price becomes no offer; "" when it does."""
     name = listed.instance_type
     if machine is None and is_accelerator_share(name):
         return ACCELERATOR_SHARE

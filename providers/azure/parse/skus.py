@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from pricing.book import PriceBook
-from pricing.machines import Machine
+from pricing.machines import Machine, make_undescribed_machine
 from providers.azure.parse.families import accelerator_of, is_accelerator_share
 from providers.protocol import DroppedRow
 
@@ -98,22 +98,19 @@ def build_machine(sku: Sku, book: PriceBook, cloud: str, today: date) -> Machine
     accelerator = book.accelerator(accelerator_of(sku.instance_type) or "")
     if accelerator is None:
         return None
-    return Machine(
-        cloud=cloud,
-        instance_type=sku.instance_type,
-        accelerator=accelerator.name,
-        accelerator_count=sku.accelerators,
-        accelerator_memory_gib=accelerator.memory_gib,
+    return replace(
+        make_undescribed_machine(
+            cloud,
+            sku.instance_type,
+            accelerator,
+            sku.accelerators,
+            "Azure Microsoft.Compute/skus",
+            today.isoformat(),
+        ),
         vcpus=sku.vcpus,
         memory_gib=sku.memory_gib,
-        intra_node_interconnect="none" if sku.accelerators == 1 else None,
-        intra_node_gb_per_s=None,
-        inter_node_gbps=None,
         fabric="infiniband" if sku.rdma else None,
         local_nvme_gib=sku.nvme_gib,
-        source="Azure Microsoft.Compute/skus",
-        as_of=today.isoformat(),
-        checked=False,
     )
 
 

@@ -82,17 +82,7 @@ def read_catalogue(lines: Iterable[str], naming_of: Callable[[str], NamingRule])
             reading.locations.add(location)
         if row[at_count] == "0":
             continue
-        try:
-            listing = readers[provider].read(line, row)
-        except WrongCellError as wrong:
-            cell = row[columns[wrong.column]]
-            label = f"{row[at_name]} in {location}"
-            reading.bad.append(BadRow(line, wrong.column, str(wrong), cell, label, location))
-            continue
-        if isinstance(listing, str):
-            reading.leave_out(f"{row[at_name]} in {location}", listing, location)
-        elif listing is not None:
-            reading.listings.append(listing)
+        reading.take(line, row, columns, f"{row[at_name]} in {location}", location, readers[provider].read)
     return readings or {"": CatalogueContent()}
 
 
@@ -105,14 +95,14 @@ class _RowReader:
         self._needed = tuple(columns[name] for name in NEEDED)
         self._optional = tuple(columns.get(name, -1) for name in ("gpu_memory", "cpu", "memory", "flags"))
 
-    def read(self, line: int, row: list[str]) -> CatalogueListing | str | None:
-        """Return the listing, why it is left out, or None for a machine without accelerators."""
+    def read(self, line: int, row: list[str]) -> list[CatalogueListing] | str:
+        """Return the listing, none for a machine without accelerators, or why it is left out."""
         name, location, price_text, count_text, gpu, spot = [row[at].strip() for at in self._needed]
         if not count_text:
             raise WrongCellError("gpu_count", "is blank")
         count = self._cells.whole("gpu_count", count_text)
         if count == 0:
-            return None
+            return []
         if not (name and location and gpu):
             raise WrongCellError("instance_name" if not name else "gpu_name" if location else "location", "is blank")
         market = _MARKETS.get(spot.lower())
@@ -127,6 +117,5 @@ class _RowReader:
         if price.nanos == 0:
             return NOT_ABOVE_ZERO
         machine = self._naming.machine(name, count, location, flags)
-        return CatalogueListing(
-            line, machine, location, None, market, price, gpu, count, accelerator_gib, vcpus, memory_gib
-        )
+        place = (line, machine, location, None, market, price)
+        return [CatalogueListing(*place, gpu, count, accelerator_gib, vcpus, memory_gib)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 
@@ -60,6 +60,9 @@ class BadRow:
     location: str
 
 
+RowParser = Callable[[int, list[str]], list[CatalogueListing] | str]
+
+
 @dataclass
 class CatalogueContent:
     """The content of one catalogue.
@@ -83,6 +86,20 @@ class CatalogueContent:
         self.left_out.append(DroppedRow(row, why))
         if not sure or why == NOT_ABOVE_ZERO:
             self.unsure.add(location)
+
+    def take(
+        self, line: int, row: list[str], columns: Mapping[str, int], label: str, location: str, read: RowParser
+    ) -> None:
+        """Add the listings that ``read`` makes of a row; record why where it gives a reason or the cell is wrong."""
+        try:
+            found = read(line, row)
+        except WrongCellError as wrong:
+            self.bad.append(BadRow(line, wrong.column, str(wrong), row[columns[wrong.column]], label, location))
+            return
+        if isinstance(found, str):
+            self.leave_out(label, found, location)
+        else:
+            self.listings += found
 
     def skip(self, beginnings: tuple[str, ...]) -> None:
         """Leave out machines whose names begin so: each stands for several machines."""

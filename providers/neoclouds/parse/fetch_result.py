@@ -11,7 +11,7 @@ from statistics import median
 
 from pricing.book import PriceBook
 from pricing.history import price_point
-from pricing.machines import Accelerator, Machine
+from pricing.machines import Accelerator, Machine, make_undescribed_machine
 from pricing.money import UsdPerHour
 from pricing.offer_csv import WEAK_LIST_ALL, WEAK_UNDATED
 from pricing.offers import Offer, OfferKey
@@ -226,20 +226,8 @@ class _Collector:
 
     def _new_machine(self, listing: CatalogueListing, model: Accelerator) -> Machine:
         terms = self._terms
-        return Machine(
-            cloud=terms.cloud,
-            instance_type=listing.instance_type,
-            accelerator=model.name,
-            accelerator_count=listing.accelerator_count,
-            accelerator_memory_gib=model.memory_gib,
-            vcpus=listing.vcpus,
-            memory_gib=listing.memory_gib,
-            intra_node_interconnect="none" if listing.accelerator_count == 1 else None,
-            intra_node_gb_per_s=None,
-            inter_node_gbps=None,
-            fabric=None,
-            local_nvme_gib=None,
-            source=terms.source,
-            as_of=terms.as_of.isoformat() if terms.as_of else "undated",
-            checked=False,
+        as_of = terms.as_of.isoformat() if terms.as_of else "undated"
+        machine = make_undescribed_machine(
+            terms.cloud, listing.instance_type, model, listing.accelerator_count, terms.source, as_of
         )
+        return replace(machine, vcpus=listing.vcpus, memory_gib=listing.memory_gib)

@@ -12,10 +12,11 @@ the machine (``dph_base``; the least bid on spot) with 100 GB of its disk, or al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 from pricing.machines import Accelerator
@@ -55,13 +56,8 @@ class HostGroup:
         return sum(price <= self.price for price in self.prices)
 
 
-@dataclass(frozen=True, slots=True)
-class _Host:
-    id: str
-    region: str
-    accelerator: Accelerator
-    count: int
-    prices: tuple[tuple[Market, UsdPerHour], ...]
+# The kind of hosts: region, accelerator, how many of it, market.
+_Kind = tuple[str, Accelerator, int, Market]
 
 
 class _WrongFieldError(ValueError):
@@ -79,12 +75,18 @@ def read_hosts(answer: Any, accelerators: AcceleratorIndex) -> tuple[list[HostGr
     if not isinstance(offers, list):
         raise ValueError("no list of offers")
     reading = CatalogueContent(rows=len(offers))
-    hosts: dict[str, _Host] = {}
+    hosts: dict[str, list[tuple[_Kind, UsdPerHour]]] = {}
     for line, offer in enumerate(offers, start=1):
         host = _take(line, offer, accelerators, reading)
         if host is not None:
-            hosts[host.id] = host
-    groups = sorted(_grouped(hosts.values()), key=lambda g: (g.region, g.instance_type, g.market))
+            hosts[str(offer.get("id"))] = host
+    prices: dict[_Kind, list[UsdPerHour]] = {}
+    for kind, price in chain.from_iterable(hosts.values()):
+        prices.setdefault(kind, []).append(price)
+    groups = sorted(
+        (HostGroup(*kind, tuple(sorted(some))) for kind, some in prices.items()),
+        key=lambda g: (g.region, g.instance_type, g.market),
+    )
     reading.locations |= {group.region for group in groups}
     reading.listings = [_listing(group) for group in groups]
     return groups, reading
@@ -97,7 +99,9 @@ def format_location(text: str) -> str:
     return name.strip().lower().replace(" ", "").replace(",", "-")
 
 
-def _take(line: int, offer: Any, accelerators: AcceleratorIndex, reading: CatalogueContent) -> _Host | None:
+def _take(
+    line: int, offer: Any, accelerators: AcceleratorIndex, reading: CatalogueContent
+) -> list[tuple[_Kind, UsdPerHour]] | None:
     if not isinstance(offer, dict):
         reading.bad.append(BadRow(line, "", "is no mapping", "", f"offer {line}", ""))
         return None
@@ -117,7 +121,9 @@ def _take(line: int, offer: Any, accelerators: AcceleratorIndex, reading: Catalo
     return host
 
 
-def _read(offer: Mapping[str, Any], region: str, accelerators: AcceleratorIndex) -> _Host | str:
+def _read(
+    offer: Mapping[str, Any], region: str, accelerators: AcceleratorIndex
+) -> list[tuple[_Kind, UsdPerHour]] | str:
     name, count, memory = offer.get("gpu_name"), offer.get("num_gpus"), _number(offer, "gpu_ram")
     if not isinstance(name, str):
         raise _WrongFieldError("gpu_name", "is no text")
@@ -133,10 +139,8 @@ def _read(offer: Mapping[str, Any], region: str, accelerators: AcceleratorIndex)
     if base == 0:
         return NOT_ABOVE_ZERO
     bid = _number(offer, "min_bid") if offer.get("min_bid") is not None else Fraction(0)
-    prices = [(Market.ON_DEMAND, _price(base + disk))]
-    if bid > 0:
-        prices.append((Market.SPOT, _price(bid + disk)))
-    return _Host(str(offer.get("id")), region, accelerator, count, tuple(prices))
+    prices = {Market.ON_DEMAND: base} if bid <= 0 else {Market.ON_DEMAND: base, Market.SPOT: bid}
+    return [((region, accelerator, count, market), _price(price + disk)) for market, price in prices.items()]
 
 
 def _number(offer: Mapping[str, Any], name: str) -> Fraction:
@@ -149,15 +153,6 @@ def _number(offer: Mapping[str, Any], name: str) -> Fraction:
 def _price(usd: Fraction) -> UsdPerHour:
     exact = usd * NANOS
     return UsdPerHour(divide_half_even(exact.numerator, exact.denominator))
-
-
-def _grouped(hosts: Iterable[_Host]) -> Iterator[HostGroup]:
-    groups: dict[tuple[str, Accelerator, int, Market], list[UsdPerHour]] = {}
-    for host in hosts:
-        for market, price in host.prices:
-            groups.setdefault((host.region, host.accelerator, host.count, market), []).append(price)
-    for (region, accelerator, count, market), prices in groups.items():
-        yield HostGroup(region, accelerator, count, market, tuple(sorted(prices)))
 
 
 def _listing(group: HostGroup) -> CatalogueListing:

@@ -65,16 +65,7 @@ def read_vms(lines: Iterable[str], machines: frozenset[str]) -> CatalogueContent
         if not name:
             reading.leave_out(label, APART, region, sure=False)
             continue
-        try:
-            found = reader.read(line, row)
-        except WrongCellError as wrong:
-            cell = row[columns[wrong.column]]
-            reading.bad.append(BadRow(line, wrong.column, str(wrong), cell, label, region))
-            continue
-        if isinstance(found, str):
-            reading.leave_out(label, found, region)
-        else:
-            reading.listings += found
+        reading.take(line, row, columns, label, region, reader.read)
     reading.listings = _by_region(_drop_repeated_spot(reading))
     return reading
 

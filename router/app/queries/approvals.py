@@ -23,6 +23,7 @@ from router.controller.accept.approval import (
     REVOKE,
     SET_RULES,
     Approval,
+    ApprovalJudgement,
     ApprovalRules,
     Exposure,
     PlanPeople,
@@ -179,14 +180,14 @@ def approve_plan(
     if rules is None:
         raise ApprovalRefusedError(NO_RULES, NO_RULES_REMEDY)
     store = context.store
-    exposure, people = plan_exposure(store, digest, now), PlanPeople(maker_of(store, digest))
+    exposure = plan_exposure(store, digest, now)
     refusal = _approval_refusal(store, rules, plan, exposure, name, login, now)
     if refusal is not None:
         raise refusal
     environments, session = _environments(store, plan), store.administration.session
     details = {"by": name, "note": note, "rules": rules.digest, ENVIRONMENTS: environments, **session}
     store.audit.add(login, APPROVE, digest, exposure.plan_usd, now, **details)
-    judged = judge_approvals(rules, exposure, digest, _approvals(store), people, now, environments=environments)
+    judged = _judge(store, rules, plan, exposure, digest, now)
     missing = needed_approvers(rules, exposure.usd) - len(judged.approvers)
     return RecordedApproval(exposure.plan_usd, now + rules.max_age, missing)
 
@@ -208,12 +209,16 @@ def missing_approval(store: StateStore, rules: ApprovalRules, digest: str, now: 
 
     Amounts that nobody may approve count too.
     """
-    plan = whole_plan(store, digest)
-    exposure, people = plan_exposure(store, digest, now), PlanPeople(maker_of(store, digest))
-    approvals = [approval for approval in _approvals(store) if approval.digest == digest]
-    environments = _environments(store, plan) if approvals and plan is not None else ""
-    judged = judge_approvals(rules, exposure, digest, approvals, people, now, environments=environments)
+    judged = _judge(store, rules, whole_plan(store, digest), plan_exposure(store, digest, now), digest, now)
     return "; ".join(refusal.what for refusal in judged.refusals)
+
+
+def _judge(
+    store: StateStore, rules: ApprovalRules, plan: Plan | None, exposure: Exposure, digest: str, now: datetime
+) -> ApprovalJudgement:
+    approvals, people = _approvals(store, digest), PlanPeople(maker_of(store, digest))
+    environments = _environments(store, plan) if approvals and plan is not None else ""
+    return judge_approvals(rules, exposure, digest, approvals, people, now, environments=environments)
 
 
 def stored_jobs(store: StateStore, plan: Plan) -> dict[str, Job]:
@@ -263,11 +268,7 @@ def _approval_refusal(
 def revoke_approval(context: QueryContext, plan: Plan, digest: str, *, name: str, login: str, note: str) -> None:
     """Record that the approvals of that name for that plan are revoked. ApprovalRefusedError where there is none."""
     _require_for_plan(context, plan)
-    own = [
-        approval
-        for approval in _approvals(context.store)
-        if (approval.digest, approval.name, approval.revoked_at) == (digest, name, None)
-    ]
+    own = [each for each in _approvals(context.store, digest) if (each.name, each.revoked_at) == (name, None)]
     if not own:
         raise ApprovalRefusedError(
             f"plan-{digest[:12]} has no approval by {name}", "see `stepfare plan approve --list`"
@@ -290,7 +291,7 @@ def list_approvals(context: QueryContext, rules: ApprovalRules | None, digest: s
     """Return the approvals with their state, of one plan or of all. Who asks reads plans of all teams."""
     context.identity.require_for_all(Permission.READ_PLANS)
     now = context.clock()
-    return tuple(_listed(a, rules, now) for a in _approvals(context.store) if digest in ("", a.digest))
+    return tuple(_listed(approval, rules, now) for approval in _approvals(context.store, digest))
 
 
 def standing_approvals(context: QueryContext, rules: ApprovalRules | None) -> dict[str, tuple[str, ...]]:
@@ -309,16 +310,15 @@ def find_plan_approvals(context: QueryContext, plan: Plan, digest: str) -> PlanA
     teams = context.identity.require(Permission.READ_PLANS)
     if not all(teams.admits(team) for team in _teams_of(plan)):
         return None
-    now, approvals = context.clock(), _approvals(context.store)
-    exposure, people = plan_exposure(context.store, digest, now), PlanPeople(maker_of(context.store, digest))
-    may = _may_approve(context, plan)
-    own = [approval for approval in approvals if approval.digest == digest]
+    now, own = context.clock(), _approvals(context.store, digest)
+    exposure = plan_exposure(context.store, digest, now)
+    granted = context.identity.teams(Permission.APPROVE_PLANS)
+    may = context.identity.may(Permission.APPROVE_PLANS) and all(granted.admits(team) for team in _teams_of(plan))
     approvers: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
     refusal: ApprovalRefusedError | None = ApprovalRefusedError(NO_RULES, NO_RULES_REMEDY)
     if rules is not None:
-        environments = _environments(context.store, plan) if own else ""
-        judged = judge_approvals(rules, exposure, digest, approvals, people, now, environments=environments)
+        judged = _judge(context.store, rules, plan, exposure, digest, now)
         approvers, refusals = judged.approvers, tuple(each.what for each in judged.refusals)
         refusal = _approval_refusal(context.store, rules, plan, exposure, name, login, now)
     return PlanApprovals(
@@ -347,13 +347,9 @@ def _require_for_plan(context: QueryContext, plan: Plan) -> None:
         context.identity.require(Permission.APPROVE_PLANS, team)
 
 
-def _may_approve(context: QueryContext, plan: Plan) -> bool:
-    teams = context.identity.teams(Permission.APPROVE_PLANS)
-    return context.identity.may(Permission.APPROVE_PLANS) and all(teams.admits(team) for team in _teams_of(plan))
-
-
-def _approvals(store: StateStore) -> tuple[Approval, ...]:
-    return approvals_of(store.audit.entries(APPROVE, REVOKE))
+def _approvals(store: StateStore, digest: str) -> tuple[Approval, ...]:
+    """Return the approvals of a plan, revoked ones too; of all plans for ""."""
+    return tuple(each for each in approvals_of(store.audit.entries(APPROVE, REVOKE)) if digest in ("", each.digest))
 
 
 def _listed(approval: Approval, rules: ApprovalRules | None, now: datetime) -> ListedApproval:

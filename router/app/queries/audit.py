@@ -49,11 +49,6 @@ class AuditTrail:
     last_hash: str
     broken: int | None
 
-    @property
-    def actions(self) -> tuple[str, ...]:
-        """Return the actions that occur in these entries, by name."""
-        return tuple(sorted({entry.what for entry in self.entries}))
-
 
 def read_audit_log(context: QueryContext, audit_filter: AuditFilter | None = None) -> AuditTrail:
     """Return the entries that fit the filter, in order; the chain of the whole log is verified each time."""

@@ -84,7 +84,8 @@ def remove_budget(context: QueryContext, budget: Budget) -> None:
     """Let a budget (without dollars) end, with an entry in the audit log. NoBudgetError, ClosedError."""
     require_set(context, budget.scope, budget.name)
     store = context.store
-    if not _holds(context, budget, budget.since):
+    in_force = budgets_in_force(store.budgets.all(), budget.since)
+    if not any((each.scope, each.name) == (budget.scope, budget.name) for each in in_force):
         raise NoBudgetError(f"no budget of {budget.title} holds in {budget.since}")
     store.budgets.put(budget)
     store.audit.add(
@@ -106,8 +107,3 @@ def restore_budget(context: QueryContext, scope: Scope, name: str, since: Month,
             set_budget(context, replace(before, since=since, who=context.identity.name, at=at))
             return
     raise NoBudgetError(f"no budget of {f'{scope.value} {name}'.strip()} was removed from {since} on")
-
-
-def _holds(context: QueryContext, budget: Budget, month: Month) -> bool:
-    in_force = budgets_in_force(context.store.budgets.all(), month)
-    return any((each.scope, each.name) == (budget.scope, budget.name) for each in in_force)

@@ -37,9 +37,8 @@ from router.planning.document.plan_names import parse_plan_name
 from router.planning.document.plan_terms import BOOK, GAP, HORIZON, MAX_GAP, MAX_HORIZON, SLOT, TIME_LIMIT, TRIAL
 from router.planning.planner import make_plan
 from router.prices.data_folders import bills_folder, extract_folder
-from router.state.made_plans import MadePlanEntry
+from router.state.plans import MadePlanEntry
 from router.state.store import StateStore
-from router.state.tasks import TaskWrites
 
 MAX_DOCUMENT = 900_000
 MAX_TIME_LIMIT = timedelta(minutes=10)
@@ -115,7 +114,7 @@ def check_plan_question(context: QueryContext, question: PlanAsked) -> str | Non
 
 def make_asked_plan(
     store: StateStore, question: PlanAsked, now: datetime, made_by: str, progress: Callable[[str], None]
-) -> tuple[dict[str, Any], TaskWrites]:
+) -> tuple[dict[str, Any], MadePlanEntry]:
     """Make the plan of a question that was checked; return what it came to, and the plan to store. InvalidInputError.
 
     What the plan was made of is stored here, under digests, so that repeating it is harmless.
@@ -148,7 +147,7 @@ def make_asked_plan(
         "cost_usd": str(plan.cost_usd),
         "notes": list(_notes(prepared, question)),
     }
-    return result, TaskWrites((MadePlanEntry.of(digest, text, now, now, made_by, plan.name),))
+    return result, MadePlanEntry.of(digest, text, now, now, made_by, plan.name)
 
 
 def _options_of(question: PlanAsked) -> PlanOptions:

@@ -16,7 +16,7 @@ from router.deploy.notify_settings import EventKind
 from router.planning.document.plan import Plan
 from router.planning.document.plan_names import QUOTE
 from router.planning.document.plan_terms import TRIAL
-from router.state.made_plans import ListedPlan
+from router.state.plans import ListedPlan
 from router.state.store import StateStore
 
 _READ = 50  # plans of the last hour that are looked at

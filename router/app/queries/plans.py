@@ -16,7 +16,7 @@ from router.planning.document.plan_json import plan_from_json
 from router.planning.document.restricted_plan import restrict_plan
 from router.planning.explain.change_causes import spec_changes
 from router.planning.explain.changes import PlanDiff, plan_diff
-from router.state.made_plans import PLANS_KEPT, ListedPlan
+from router.state.plans import PLANS_KEPT, ListedPlan
 from router.state.store import StateStore
 
 LEAST_DIGITS = 4

@@ -1,14 +1,15 @@
 """Prices: the book in use, stored books, offers, health of each cloud, history of offers and of spot pools.
 
 Prices belong to no team: whoever may read prices sees all of them. They need no state, so that the commands about
-prices ask by :class:`PriceSources` alone.
+prices ask by :class:`PriceSources` alone. Records of interruptions in a book are of nobody in particular; those of
+attempts are of the state, and only the command, which reads the state itself, adds them.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from functools import lru_cache
@@ -19,11 +20,13 @@ from pricing.book import PriceBook
 from pricing.book_check import did_you_mean
 from pricing.offers import Offer, is_stale
 from pricing.places import SIMULATED_CLOUDS, Market, RegionId
+from pricing.pool_experience import PoolExperience, PoolLosses
 from pricing.problems import InvalidInputError, Problem
+from pricing.risk import GangRisk, RiskTable
 from router.access.identity import Identity, Permission, local_operator
 from router.jobs.fields import suggest
 from router.prices import history
-from router.prices.books import EMBEDDED, LATEST, SANDBOX, BookDiff, diff_books, load_book, load_by_digest
+from router.prices.books import EMBEDDED, LATEST, SANDBOX, load_book, load_by_digest
 from router.prices.bookstore import BookStore, StoredBook
 from router.prices.data_folders import books_folder, history_folder
 from router.prices.history_stats import SeriesStats, compute_statistics, read_buckets, read_price_steps
@@ -31,6 +34,7 @@ from router.prices.pool_availability import read_exposures
 from router.prices.refresh_record import RefreshRecord, read_records
 from router.render.history_text import HistoryView
 from router.render.offers_text import OfferFilters, OfferRow, OfferSelection, OfferSortKey, select_offers, unknown_names
+from router.render.pool_risk_view import PoolRisk
 from router.render.prices_view import (
     BookRow,
     CloudHealth,
@@ -81,12 +85,6 @@ def list_books(sources: PriceSources) -> tuple[BookRow, ...]:
     named = [(LATEST, book) for book in store.all()] + [(SANDBOX, book) for book in sandbox.all()]
     ordered = sorted(named, key=lambda named_book: named_book[1].file, reverse=True)
     return tuple(BookRow(name, book, book == latest[name]) for name, book in ordered)
-
-
-def compare_books(before: PriceBook, after: PriceBook, clouds: Iterable[str], sources: PriceSources) -> BookDiff:
-    """Return what changed between two books; only of these clouds, where any are named."""
-    sources.require()
-    return diff_books(before, after, clouds)
 
 
 def find_book(sources: PriceSources, name: str = LATEST) -> PriceBook:
@@ -338,3 +336,90 @@ def list_offers(
     if problems:
         raise InvalidInputError(problems)
     return select_offers(book, filters, sort, today, rows)
+
+
+def report_pool_risks(
+    sources: PriceSources, filters: OfferFilters, today: date, name: str = LATEST
+) -> tuple[PoolRisk, ...]:
+    """Return the risks of the spot pools of a book that pass the filters, the calmest first.
+
+    AccessDeniedError unless who asks may read prices; InvalidInputError as :func:`list_pool_risks`.
+    """
+    book = find_book(sources, name)
+    return list_pool_risks(book, book.risk, filters, today)
+
+
+def list_pool_risks(
+    book: PriceBook,
+    table: RiskTable,
+    filters: OfferFilters,
+    today: date,
+    prefix: str = "",
+    losses: Sequence[PoolLosses] = (),
+) -> tuple[PoolRisk, ...]:
+    """Return the risks of the spot pools that pass the filters, the calmest first; of equal ones by place.
+
+    InvalidInputError for names that the book does not know; ``prefix`` stands before the names of fields.
+    """
+    selected = list_offers(book, filters, OfferSortKey.HOUR, today, 0, prefix=prefix)
+    spot = sorted((row.offer for row in selected.rows if row.offer.market is Market.SPOT), key=lambda o: o.key)
+    return tuple(sorted(compute_pool_risks(book, table, spot, losses), key=lambda risk: (risk.median, risk.offer.key)))
+
+
+def find_pool_risks(
+    book: PriceBook, table: RiskTable, pool: str, losses: Sequence[PoolLosses] = ()
+) -> tuple[PoolRisk, ...]:
+    """Return the risk of the pool ``cloud/region/machine-type``, or of each of its zones.
+
+    Written ``cloud/zone/type`` or ``cloud/region/zone/type`` it is that of one zone. InvalidInputError where no such
+    pool is sold.
+    """
+    words = [word.strip().lower() for word in pool.split("/")]
+    if len(words) not in (3, 4) or not all(words):
+        what = f"{pool!r} is no pool"
+        raise InvalidInputError.single(what, field="POOL", remedy="write aws/us-east-1/p5.48xlarge, or its zone")
+    spot = [offer for offer in book.offers if offer.market is Market.SPOT]
+    found = [offer for offer in spot if words in _names(offer)]
+    if not found:
+        known = {f"{o.cloud}/{o.region}/{o.instance_type}" for o in spot}
+        remedy = did_you_mean(pool, known) or "stepfare prices risk lists those of the book"
+        raise InvalidInputError.single(f"no spot pool {pool!r} is in the book", field="POOL", remedy=remedy)
+    return compute_pool_risks(book, table, found, losses)
+
+
+def compute_pool_risks(
+    book: PriceBook, table: RiskTable, offers: Iterable[Offer], losses: Sequence[PoolLosses] = ()
+) -> tuple[PoolRisk, ...]:
+    """Return the risk of one machine of each offer, in order; an offer that no prior covers is left out.
+
+    Offers of one machine type with the same signals and records have the same risk, which is computed once.
+    """
+    records: dict[tuple[str, str, str], list[PoolExperience]] = defaultdict(list)
+    for record in table.records:
+        records[record.cloud, record.region, record.instance_type].append(record)
+    known: dict[tuple[object, ...], GangRisk | None] = {}
+    found = []
+    for offer in offers:
+        machine = book.machine(offer.cloud, offer.instance_type)
+        if machine is None:
+            continue
+        near = records.get((offer.cloud, offer.region, offer.instance_type), ())
+        own = tuple(record for record in near if record.concerns(offer))
+        stated = (offer.interruptions_per_hour, offer.source, offer.as_of)
+        signals = (offer.interruption_band, offer.band_as_of, offer.preempted_share)
+        key = (offer.cloud, offer.instance_type, signals, stated if stated[0] is not None else None, own)
+        if key not in known:
+            try:
+                known[key] = table.gang(offer, machine, 1)
+            except LookupError:
+                known[key] = None
+        risk = known[key]
+        if risk is not None:
+            found.append(PoolRisk(offer, machine, risk, own, tuple(row for row in losses if row.concerns(offer))))
+    return tuple(found)
+
+
+def _names(offer: Offer) -> list[list[str]]:
+    """Return the ways to name the pool of an offer, in small letters."""
+    places = [[offer.region], [offer.zone], [offer.region, offer.zone]] if offer.zone else [[offer.region]]
+    return [[word.lower() for word in (offer.cloud, *place, offer.instance_type) if word] for place in places]

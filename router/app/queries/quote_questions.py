@@ -1,4 +1,4 @@
-"""Ask for quotes: check the job that somebody wrote, make its quote, and store both."""
+"""Ask for quotes: check job and limits, which somebody wrote or names, make the quote, and store it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
+from pydantic_core import PydanticSerializationError
+
 from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.problems import InvalidInputError, Problem
@@ -14,30 +16,89 @@ from router.access.identity import Permission
 from router.app.learned import RunReader
 from router.app.plan import load_inputs
 from router.app.queries.context import QueryContext
-from router.app.queries.plan_making import job_references
-from router.app.queries.quote_limits import (
-    NONE,
-    QUOTE,
-    SOURCES,
-    QuestionLimits,
-    limits_of_last_plan,
-    limits_of_quote,
-    parse_own_limits,
-)
+from router.app.queries.plan_making import job_references, limit_references
+from router.app.queries.plans import whole_plan
 from router.app.queries.quotes import find_quote, list_quotes
 from router.app.quotes import QuoteAnswer, QuoteOptions, make_quotes, prepare_quotes
 from router.app.stored_quotes import NoSuchQuoteError, put_quote
-from router.config.job_files import JobText, LoadedJobs, load_jobs
+from router.config.book_check import check_limits_against_book
+from router.config.job_files import JobText, LoadedJobs, load_jobs, parse_limits
+from router.config.plan_files import StoredQuote
 from router.controller.history.run_records import read_runs
+from router.controller.plans import find_limits, made_limits
 from router.jobs.job_json import job_json, read_job
 from router.jobs.limits import Limits
 from router.jobs.quantities import TOO_FAR, Moment, is_beyond_planning
 from router.jobs.spec import Job
 from router.planning.document.plan import JobSummary
-from router.planning.document.restricted_limits import restrict_limits
+from router.planning.document.restricted_limits import limits_text, restrict_limits
 from router.prices.books import load_book
-from router.quotes.quote import Quote
+from router.quotes.quote import LimitsPlan, Quote
 from router.quotes.request import QuoteRequest
+
+LAST, NONE, QUOTE = "last", "none", "quote"
+SOURCES = (LAST, NONE, QUOTE)
+MAX_LIMITS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionLimits:
+    """The limits of a question, and the plan that they are of; None where they are of none."""
+
+    limits: Limits
+    plan: LimitsPlan | None = None
+
+
+def find_limits_plan(context: QueryContext) -> LimitsPlan | None:
+    """Return the plan whose limits quotes are made under by default: the last night's; None without any."""
+    context.identity.require(Permission.MAKE_QUOTES)
+    newest = context.store.made_plans.newest(1, name=context.night)
+    return LimitsPlan(newest[0].digest, newest[0].as_of) if newest else None
+
+
+def limits_of_last_plan(context: QueryContext, team: str) -> QuestionLimits:
+    """Return what of the last plan's limits concerns a team; no limits where no plan was made."""
+    plan = find_limits_plan(context)
+    row = None if plan is None else context.store.made_plans.row(plan.digest)
+    if plan is None or row is None:
+        return QuestionLimits(Limits.none())
+    limits = made_limits(context.store, plan.digest)
+    return QuestionLimits(restrict_limits(limits, team, {part.team for part in row.teams}), plan)
+
+
+def limits_of_quote(context: QueryContext, stored: StoredQuote) -> QuestionLimits:
+    """Return the limits that a quote was made under. InvalidInputError where they are not stored in this state."""
+    own = stored.quote.limits
+    if own is None or own.empty:
+        return QuestionLimits(Limits.none(), None if own is None else own.plan)
+    found = find_limits(context.store, own.digest)
+    if found is None:
+        what = f"the limits that {stored.name} was made under are not in this state"
+        raise InvalidInputError.single(what, field="limits", remedy="write them, or choose others")
+    return QuestionLimits(found, own.plan)
+
+
+def parse_own_limits(text: str, book: PriceBook) -> Limits:
+    """Return limits that somebody wrote, checked against the book. InvalidInputError with every problem."""
+    if len(text) > MAX_LIMITS:
+        what = f"has {len(text):,} characters"
+        raise InvalidInputError.single(what, field="limits", remedy=f"write at most {MAX_LIMITS:,}")
+    if not text.strip():
+        raise InvalidInputError.single("is empty", field="limits", remedy="write limits, or ask for none")
+    try:
+        text.encode()
+        loaded = parse_limits(text)
+        # Escapes may write characters that cannot be stored.
+        limits_text(loaded.limits).encode()
+    except (UnicodeEncodeError, PydanticSerializationError):
+        what = "has characters that are no text"
+        raise InvalidInputError.single(what, field="limits", remedy="write text") from None
+    check_limits_against_book(loaded, book)
+    problems = list(limit_references(loaded))
+    if problems:
+        raise InvalidInputError(problems)
+    return loaded.limits
+
 
 MAX_DOCUMENT = 100_000
 _MAX_SHORT = 40
@@ -98,7 +159,7 @@ def check_question(context: QueryContext, question: QuoteQuestion) -> CheckedQue
     with _noting(problems):
         by = _parse_deadline(question.by, now)
     with _noting(problems):
-        budget = _parse_budget(question.budget)
+        budget = parse_amount(question.budget, "budget") if question.budget else None
     with _noting(problems):
         own = _own_limits(question, book)
     with _noting(problems):
@@ -229,12 +290,9 @@ def _planned_deadline(context: QueryContext, job: Job) -> Moment | None:
 
 
 def _tonights_jobs(context: QueryContext) -> Sequence[JobSummary]:
-    """Return the jobs of tonight's plan, none where there is no such plan."""
-    from router.planning.document.plan_json import plan_from_json
-
     newest = context.store.made_plans.newest(1, name=context.night)
-    text = context.store.made_plans.text(newest[0].digest) if newest else None
-    return () if text is None else plan_from_json(text).jobs
+    plan = whole_plan(context.store, newest[0].digest) if newest else None
+    return () if plan is None else plan.jobs
 
 
 def find_document(context: QueryContext, job: str) -> str | None:
@@ -271,10 +329,6 @@ def _parse_deadline(text: str, now: datetime) -> Moment | None:
     if is_too_far:
         raise InvalidInputError.single(TOO_FAR.format(text), field="by", remedy="give an earlier one, e.g. +36h")
     return moment
-
-
-def _parse_budget(text: str) -> Usd | None:
-    return None if not text else parse_amount(text, "budget")
 
 
 def parse_amount(text: str, field: str) -> Usd:

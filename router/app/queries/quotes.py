@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pricing.problems import InvalidInputError
-from router.access.identity import Permission, TeamFilter
+from router.access.identity import Permission
 from router.app.queries.context import QueryContext
 from router.app.stored_quotes import find_stored_quote, list_stored_quotes
 from router.config.plan_files import StoredQuote
@@ -22,7 +21,7 @@ def list_quotes(
     context: QueryContext, job: str | None = None, before: datetime | None = None, count: int | None = None
 ) -> tuple[StoredQuote, ...]:
     """Return the stored quotes of that job (None is all), the latest first. InvalidInputError for a damaged one."""
-    teams = _seen_teams(context.identity.require(Permission.READ_QUOTES))
+    teams = context.identity.require(Permission.READ_QUOTES).teams
     return list_stored_quotes(
         quotes_folder_of(context), context.store, teams=teams, job=job, before=before, count=count
     )
@@ -46,7 +45,7 @@ def find_quote(context: QueryContext, name: str) -> StoredQuote:
 
     NoSuchQuoteError where there is none that may be seen; InvalidInputError where there are several.
     """
-    teams = _seen_teams(context.identity.require(Permission.READ_QUOTES))
+    teams = context.identity.require(Permission.READ_QUOTES).teams
     return find_stored_quote(quotes_folder_of(context), context.store, name, teams)
 
 
@@ -65,7 +64,3 @@ def parse_before(text: str) -> datetime | None:
 def quotes_folder_of(context: QueryContext) -> Path:
     """Return the folder of the quotes that were asked for on the command line."""
     return context.settings.folder / "quotes"
-
-
-def _seen_teams(teams: TeamFilter) -> Collection[str] | None:
-    return teams.teams

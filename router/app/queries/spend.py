@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING
 
 from pricing.problems import InvalidInputError
 from router.access.identity import Permission
-from router.app.bill_views import BooksView, bills_version, is_sealed, seals
+from router.app.bill_views import bills_version, is_sealed, seals
 from router.app.queries.context import QueryContext
-from router.app.showback import MonthAnswer, ReportAdditions, answer_of_ledger
+from router.app.showback import MonthAnswer, answer_of_ledger
 from router.ledger.month import Month
 from router.prices.data_folders import bills_folder, extract_folder, quotes_folder
 from router.showback.bill_store import BillStore
 from router.showback.ledger_extract import LedgerExtract, without_collector
-from router.showback.report.query import BudgetUse, JobDue, MonthQuery, QuoteResult, ReportContext, ReportQuery
+from router.showback.report.query import MonthQuery, ReportQuery
 
 if TYPE_CHECKING:
     from router.showback.report.values import ShowbackReport
-    from router.state.store import StateStore
 
 # Reports compare with months before; earlier ones have no costs of machines that anybody rents.
 FIRST_MONTH = Month(2000, 1)
@@ -88,28 +87,8 @@ def _answer(context: QueryContext, query: ReportQuery, *, with_lines: bool) -> M
     seen = seen_teams(context)
     if seen is not None:
         query = replace(query, teams=seen if query.teams is None else query.teams & seen)
-    additions = ReportAdditions(dues=_deadlines, quotes=lambda store: _quotes(store, query), budgets=_budgets)
-    return answer_of_ledger(context.store, query, extract_folder(), bills_folder(), additions, with_lines=with_lines)
-
-
-def _deadlines(store: StateStore, query: ReportQuery) -> dict[str, JobDue]:
-    from router.app.outcomes import job_deadlines
-
-    return job_deadlines(store, query)
-
-
-def _quotes(store: StateStore, query: ReportQuery) -> tuple[QuoteResult, ...]:
-    from router.app.outcomes import quote_results
-
-    return quote_results(store, quotes_folder(), query.month, query.as_of, query.admits)
-
-
-def _budgets(store: StateStore, setting: ReportContext, view: BooksView) -> tuple[BudgetUse, ...]:
-    if not store.budgets.all():
-        return ()
-    from router.app.budgets import budget_figures  # takes a while to import
-
-    return budget_figures(store, setting, view)
+    folders = extract_folder(), bills_folder(), quotes_folder()
+    return answer_of_ledger(context.store, query, *folders, with_lines=with_lines)
 
 
 def costed_months(context: QueryContext, teams: frozenset[str] | None) -> tuple[Month, ...]:

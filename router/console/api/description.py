@@ -1,4 +1,4 @@
-"""The description of the API: forms of answers that many operations share, errors, and the whole as a document."""
+"""The API about itself: forms of answers that many operations share, errors, the whole as a document, who asks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
+
+from router.access.identity import Permission
+from router.console.site import ConsoleSite
 
 _MEANINGS = {
     400: "What was asked cannot be answered: the message names line and field.",
@@ -49,17 +52,6 @@ JSON_OR_CSV: dict[int | str, dict[str, Any]] = {
 }
 
 
-def make_router() -> APIRouter:
-    """Return the route of the document, which is served to who is signed in and published with the documentation."""
-    router = APIRouter(prefix="/api/v1", include_in_schema=False)
-
-    @router.get("/openapi.json")
-    def describe(request: Request) -> Response:
-        return JSONResponse(openapi_document(request.app))
-
-    return router
-
-
 def openapi_document(app: FastAPI) -> dict[str, Any]:
     """Return the description of an application's API."""
     document = app.openapi()
@@ -69,3 +61,47 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
     }
     document["security"] = [{"token": []}]
     return document
+
+
+class PermissionAnswer(BaseModel):
+    """A permission, and the teams for which it is given; null is all teams."""
+
+    permission: Permission
+    teams: list[str] | None
+
+
+class IdentityAnswer(BaseModel):
+    """The identity of the request, and its permissions."""
+
+    name: str
+    grants: list[str] = Field(description="Roles, each for all teams or written `role:team`.")
+    scopes: list[Permission] | None = Field(description="What a token is confined to; null confines to nothing.")
+    permissions: list[PermissionAnswer]
+
+
+def make_router(site: ConsoleSite) -> APIRouter:
+    """Return the routes of who asks, and of the document, which is published with the documentation."""
+    router = APIRouter(prefix="/api/v1", tags=["me"])
+
+    @router.get("/me", summary="Return who asks, and what they may do")
+    async def me(request: Request) -> IdentityAnswer:
+        identity = site.asked_by(request).identity
+        permitted = []
+        for permission in Permission:
+            teams = identity.teams(permission).teams
+            if teams is None or teams:
+                permitted.append(
+                    PermissionAnswer(permission=permission, teams=None if teams is None else sorted(teams))
+                )
+        return IdentityAnswer(
+            name=identity.name,
+            grants=[str(grant) for grant in identity.grants],
+            scopes=None if identity.scopes is None else sorted(identity.scopes),
+            permissions=permitted,
+        )
+
+    @router.get("/openapi.json", include_in_schema=False)
+    def describe(request: Request) -> Response:
+        return JSONResponse(openapi_document(request.app))
+
+    return router

@@ -12,7 +12,7 @@ from router.app.queries.jobs import LONGEST_NAME, find_attempt, find_job
 from router.console.answers import CSV, CachedAnswer
 from router.console.api.description import JSON_OR_CSV, Form
 from router.console.error_answers import answer_error
-from router.console.job_work import list_gangs, list_gangs_as_csv
+from router.console.query_work import list_gangs, list_gangs_as_csv
 from router.console.site import ConsoleSite
 from router.render import jobs_data
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, TypeVar
+from datetime import datetime, timedelta
+from typing import Annotated, Literal, TypeVar
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from pricing.places import Market
 from pricing.problems import InvalidInputError
-from router.app.queries.pool_risk import report_pool_risks
 from router.app.queries.prices import (
     LONGEST_HISTORY,
     HistoryRequest,
@@ -19,7 +18,9 @@ from router.app.queries.prices import (
     history_books,
     list_books,
     list_clouds,
+    list_offers,
     read_history,
+    report_pool_risks,
     sources_of,
 )
 from router.console.answers import CSV, JSON, CachedAnswer
@@ -28,17 +29,25 @@ from router.console.site import ConsoleSite
 from router.jobs.quantities import parse_duration
 from router.prices.history import Selection
 from router.render import history_text, offers_text, pool_risk_text, prices_view
-from router.render.offers_text import OfferFilters
+from router.render.offers_text import OfferFilters, OfferSortKey
 
 T = TypeVar("T")
 LONGEST_TEXT = 100
 MOST_OFFERS, MOST_SERIES = 5000, 1000
 Name = Annotated[str, Query(max_length=LONGEST_TEXT)]
+Names = Annotated[list[Annotated[str, Query(max_length=LONGEST_TEXT)]], Query(max_length=50, description="Repeatable.")]
 Book = Annotated[str, Query(max_length=LONGEST_TEXT, description="latest, sandbox, embedded, or a digest.")]
 
 
 def make_router(site: ConsoleSite) -> APIRouter:
-    """Return the routes below ``/api/v1/prices``."""
+    """Return the routes below ``/api/v1/prices``, and ``/api/v1/offers``."""
+    router = APIRouter()
+    router.include_router(_make_prices(site))
+    router.include_router(_make_offers(site))
+    return router
+
+
+def _make_prices(site: ConsoleSite) -> APIRouter:
     router = APIRouter(prefix="/api/v1/prices", tags=["prices"])
 
     @router.get(
@@ -132,6 +141,53 @@ def make_router(site: ConsoleSite) -> APIRouter:
         return Response(history_text.as_json(view), media_type=JSON)
 
     return router
+
+
+def _make_offers(site: ConsoleSite) -> APIRouter:
+    router = APIRouter(prefix="/api/v1", tags=["offers"])
+
+    @router.get("/offers", summary="List offers, cheapest first, as `stepfare offers -o json`", responses=JSON_OR_CSV)
+    def offers(
+        request: Request,
+        cloud: Names = [],  # noqa: B006  a parameter of the URL, never changed
+        region: Names = [],  # noqa: B006
+        accelerator: Names = [],  # noqa: B006
+        market: Annotated[list[Market], Query(max_length=5)] = [],  # noqa: B006
+        instance_type: Names = [],  # noqa: B006
+        provisionable: bool = False,
+        max_age: Annotated[str | None, Query(max_length=20, description="Leave out prices older than this.")] = None,
+        sort: OfferSortKey = OfferSortKey.ACCELERATOR_HOUR,
+        limit: Annotated[int, Query(ge=1, le=MOST_OFFERS)] = 100,
+        book: Annotated[Name, Query(description="latest, sandbox, embedded, or a digest.")] = "latest",
+        format: Literal["json", "csv"] = "json",  # noqa: A002  the name of the parameter in the URL
+    ) -> Response:
+        now = site.context.clock()
+        found = find_book(sources_of(site.asked_by(request)), book)
+        filters = OfferFilters(
+            clouds=tuple(cloud),
+            regions=tuple(region),
+            accelerators=tuple(accelerator),
+            markets=tuple(market),
+            instance_types=tuple(instance_type),
+            provisionable=provisionable,
+            max_age=None if max_age is None else _age(max_age),
+        )
+        selected = list_offers(found, filters, sort, now.date(), limit)
+        if format == "csv":
+            return Response(offers_text.as_csv(selected.rows), media_type=CSV)
+        return Response(offers_text.as_json(selected.rows, found, now), media_type=JSON)
+
+    return router
+
+
+def _age(text: str) -> timedelta:
+    try:
+        age = parse_duration(text)
+        if age < timedelta(days=40_000):
+            return age
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidInputError.single("is no length", field="max_age", remedy="write e.g. 30d")
 
 
 def history_request(

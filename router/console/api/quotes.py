@@ -10,8 +10,7 @@ from fastapi import APIRouter, Body, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from router.app.queries.quote_limits import MAX_LIMITS
-from router.app.queries.quote_questions import MAX_DOCUMENT, QuoteQuestion, parse_amount
+from router.app.queries.quote_questions import MAX_DOCUMENT, MAX_LIMITS, QuoteQuestion, parse_amount
 from router.app.queries.quotes import MOST_LISTED, find_quote, list_quotes, parse_before
 from router.app.stored_quotes import quotes_content
 from router.config.plan_files import QuoteAcceptance, StoredQuote

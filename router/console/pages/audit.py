@@ -73,7 +73,6 @@ def _draw(
 
 
 def _newest(trail: AuditTrail, before: int | None) -> tuple[AuditRow, ...]:
-    """Return the entries of lower numbers than ``before``, newest first."""
     return tuple(
         AuditRow(entry, accepted_policies(entry.details))
         for entry in reversed(trail.entries)

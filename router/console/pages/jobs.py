@@ -14,7 +14,7 @@ from router.app.queries.context import QueryContext
 from router.app.queries.plans import find_night_of
 from router.console.answers import HTML, CachedAnswer
 from router.console.error_answers import answer_error
-from router.console.job_work import draw_attempt, draw_job, draw_jobs
+from router.console.query_work import draw_attempt, draw_job, draw_jobs
 from router.console.site import ConsoleSite
 from router.render.jobs_page import JobsView
 from router.render.pages import PageFrame

@@ -37,7 +37,7 @@ from router.app.queries.plans import (
 from router.console.answers import CSV, HTML, JSON, CachedAnswer
 from router.console.api.plans import parse_moment
 from router.console.error_answers import NothingThereError, answer_error
-from router.console.job_work import view_job_quotes
+from router.console.query_work import view_job_quotes
 from router.console.site import ConsoleSite
 from router.planning.document.plan_names import NIGHT
 from router.planning.explain.changes import PlanDiff
@@ -48,7 +48,7 @@ from router.render.plan_diff_text import diff_json
 from router.render.planned_job_page import planned_job_page
 from router.render.since_view import SinceView, plan_diff_page, since_view
 from router.render.tonight_page import ROWS, PlanUrls, tonight_parts
-from router.state.made_plans import ListedPlan
+from router.state.plans import ListedPlan
 
 _LISTED = 50
 _NO_SUCH = "no such plan is stored"

@@ -10,12 +10,12 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from pricing.problems import InvalidInputError
-from router.app.queries.pool_risk import report_pool_risks
 from router.app.queries.prices import (
     book_version,
     history_books,
     list_regions,
     report_history,
+    report_pool_risks,
     report_prices,
     sources_of,
 )

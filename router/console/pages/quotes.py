@@ -16,8 +16,13 @@ from pricing.money import Usd
 from pricing.problems import InvalidInputError, Problem
 from router.access.identity import Permission
 from router.app.queries.context import QueryContext
-from router.app.queries.quote_limits import find_limits_plan
-from router.app.queries.quote_questions import MAX_DOCUMENT, QuoteQuestion, check_question, parse_amount
+from router.app.queries.quote_questions import (
+    MAX_DOCUMENT,
+    QuoteQuestion,
+    check_question,
+    find_limits_plan,
+    parse_amount,
+)
 from router.app.queries.quotes import find_quote, list_quotes, parse_before
 from router.app.queries.tasks import find_task
 from router.app.stored_quotes import NoSuchQuoteError
@@ -201,7 +206,6 @@ def _find_wrong_choices(values: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def _accept(context: QueryContext, stored: StoredQuote, ceiling: str, later: bool) -> TaskRow:
-    """Queue the acceptance of a quote. Raises what :func:`submit_acceptance` raises."""
     # Who may not accept it hears that, and not what is wrong with the ceiling.
     context.identity.require(Permission.ACCEPT_QUOTES, stored.quote.team or None)
     amount = parse_amount(ceiling, "ceiling") if ceiling.strip() else None

@@ -13,15 +13,17 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from router.console.error_answers import BARE_FRAME, answer_error
 from router.console.guard import address_of, answer_too_many
-from router.console.sign_in.credentials import (
+from router.console.sign_in.sign_in import (
     SESSION_COOKIE,
     SIGN_IN_COOKIE,
+    ProviderUnavailableError,
+    SignIn,
+    SignInRefusedError,
     cookie_name,
     drop_cookie,
     local_path,
     set_cookie,
 )
-from router.console.sign_in.sign_in import ProviderUnavailableError, SignIn, SignInRefusedError
 from router.console.site import ConsoleSite
 from router.render.pages import fill_template
 

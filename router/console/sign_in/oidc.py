@@ -23,8 +23,7 @@ from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 
 from router.access.identity import Identity, parse_grants
-from router.console.sign_in.credentials import derive_value, is_equal
-from router.console.sign_in.sign_in import ProviderUnavailableError, SignInRefusedError
+from router.console.sign_in.sign_in import ProviderUnavailableError, SignInRefusedError, derive_value, is_equal
 from router.deploy.console_settings import OidcEntry
 
 # Signatures by a key pair: with a shared secret, or none, anybody could sign.

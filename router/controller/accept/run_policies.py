@@ -11,8 +11,8 @@ from router.deploy.deploy_settings import Deploy
 from router.jobs.run_policy import RunPolicy
 from router.jobs.spec import Job
 from router.spot.live.selection import build_policy, default_run_policy
+from router.spot.policies import Rule
 from router.spot.policies.interface import Policy
-from router.spot.policies.rules import Rule
 from router.state.records import Attempt
 
 

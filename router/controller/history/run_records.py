@@ -25,9 +25,8 @@ from router.jobs.experience import (
     learn_pools,
     learn_speeds,
 )
-from router.jobs.fabric_runs import FabricRun, learn_fabrics
 from router.jobs.job_json import read_job
-from router.jobs.measured_speed import MeasuredSpeed, correct_workload
+from router.jobs.measured_speed import FabricRun, MeasuredSpeed, correct_workload, learn_fabrics
 from router.jobs.spec import Job
 from router.state.records import Attempt, NodeRecord, NoticeRecord
 from router.state.store import StateStore

@@ -23,7 +23,7 @@ from router.faults.classify import fault_of_error, find_telling_line, stated_fau
 from router.faults.fault import JOB_FAULT, OURS, SHORT, STOPPED, UNHEALTHY, UNKNOWN_FAULT, Fault
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.errors import TerraformError
-from terraform.module_metadata import is_local, needs_hosts
+from terraform.module_metadata import module_facts
 from terraform.render import ProvisionedNode, parse_nodes
 from terraform.runner import ApplyResult, retry_while_locked
 from terraform.spec import WorkspaceSpec
@@ -63,7 +63,7 @@ def provision(
         site.store.journal.note(attempt.id, "provisioning taken up", site.clock())
     else:
         # Own hosts and local processes have no disk that a cloud bills for.
-        own = is_local(attempt.cloud) or needs_hosts(attempt.cloud)
+        own = module_facts(attempt.cloud).local or module_facts(attempt.cloud).hosts_named
         site.store.journal.note(attempt.id, PROVISIONING, site.clock(), **({} if own else {DISK_GIB: spec.disk_gib}))
     inventory = MachineInventory(site, attempt)
     try:

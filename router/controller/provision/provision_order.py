@@ -43,10 +43,10 @@ from router.controller.workspace.secret_refs import resolve_environment
 from router.controller.workspace.workspaces import attempt_name, build_workspace, new_attempt
 from router.faults.fault import NO_ZONE, OURS, SHORT, STOPPED, UNKNOWN_FAULT, Fault, FaultAction, describe_fault
 from router.jobs.experience import Experience
-from router.jobs.fabric_runs import learn_fabrics
+from router.jobs.measured_speed import learn_fabrics
 from router.jobs.spec import Job
 from router.state.records import ANY, Attempt, NodeRecord, Phase
-from terraform.module_metadata import needs_hosts, needs_zones
+from terraform.module_metadata import module_facts
 from terraform.render import MAIN, SECRETS
 from terraform.spec import Host, WorkspaceSpec
 
@@ -229,7 +229,7 @@ def _open_choices(site: ControllerContext, request: ProvisionRequest, search: Pl
 def _choices_by_zone(site: ControllerContext, request: ProvisionRequest) -> Iterator[GangPlacement]:
     """Yield the placements, those without a zone in one that sells them; in another one where it turns out not to."""
     for choice in request.choices:
-        places = (choice,) if needs_zones(choice.cloud) else placements_by_zone(site, choice)
+        places = (choice,) if module_facts(choice.cloud).zones_named else placements_by_zone(site, choice)
         if not places:
             site.tell(request.order.job, f"{choice.place}: passed over, no zone sells it to this account")
             mark_short(site, choice.cloud, choice.region, choice.seats, NO_ZONE.reason)
@@ -358,7 +358,7 @@ def _new_attempt(
     name = attempt_name(site.store.id, request.plan, order, number)
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     try:
-        if needs_zones(choice.cloud):
+        if module_facts(choice.cloud).zones_named:
             types = {(s.instance_type, s.market.value) for s in choice.seats}
             key = (id(request.book), choice.cloud, choice.region, *sorted(types))
             if key not in sold:
@@ -478,7 +478,7 @@ def assign_hosts(
 
     Raises TooFewHostsError.
     """
-    if not needs_hosts(attempt.cloud):
+    if not module_facts(attempt.cloud).hosts_named:
         return {}, nodes
     used = {
         node.address

@@ -15,7 +15,7 @@ from providers.fleet import CloudResource, FleetListing, ResourceKind
 from router.controller.context import ControllerContext
 from router.state.records import Attempt
 from terraform.events import TerraformEvent
-from terraform.module_metadata import machine_resource
+from terraform.module_metadata import module_facts
 
 _REFUSED = "refused"
 
@@ -97,5 +97,5 @@ def record_machine_start(site: ControllerContext, attempt: Attempt, rank: int, a
 
 
 def _rank(address: str, cloud: str) -> int | None:
-    match = re.fullmatch(rf'(?:.*\.)?{re.escape(machine_resource(cloud))}\["(\d+)"\]', address)
+    match = re.fullmatch(rf'(?:.*\.)?{re.escape(module_facts(cloud).machine)}\["(\d+)"\]', address)
     return None if match is None else int(match[1])

@@ -39,7 +39,7 @@ from router.ledger.entry import CostItem, LedgerEntryKind
 from router.state.errors import StateError, UnreadableError
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.errors import RunDirectoryError, StateLostError, TerraformError
-from terraform.module_metadata import BootMethod, find_boot_method, needs_hosts
+from terraform.module_metadata import BootMethod, module_facts
 from terraform.orphans import list_orphans, stop_orphans
 from terraform.runner import retry_while_locked
 from terraform.spec import Host
@@ -86,7 +86,7 @@ def _wait_for_saves(site: ControllerContext, attempt: Attempt) -> None:
     Machines that run a script are stopped that way by their module; others would just be switched off. Ranks that do
     not call are not waited for.
     """
-    if attempt.met_at is None or find_boot_method(attempt.cloud) is BootMethod.SCRIPT:
+    if attempt.met_at is None or module_facts(attempt.cloud).boot is BootMethod.SCRIPT:
         return
     ends = time.monotonic() + AgentConfig.heartbeat_seconds + GRACE_SECONDS
     heard: dict[int, tuple[datetime | None, float]] = {}
@@ -150,7 +150,7 @@ def _is_readable(site: ControllerContext, attempt: Attempt) -> bool:
         repair(directory, spec, plugins=site.plugins)
         return True
     except (ValueError, TerraformError) as error:
-        if needs_hosts(attempt.cloud):
+        if module_facts(attempt.cloud).hosts_named:
             raise NotReleasedError(f"{attempt.id}: {error}") from error
         site.store.journal.note(attempt.id, "released by tag", site.clock(), why=str(error))
         return False
@@ -159,7 +159,7 @@ def _is_readable(site: ControllerContext, attempt: Attempt) -> bool:
 def _hosts(site: ControllerContext, attempt: Attempt, nodes: Sequence[NodeRecord]) -> Mapping[int, Host]:
     groups = [group for (region, _), group in site.pool.items() if region == attempt.region]
     known = {host.address: host for group in groups for host in group}
-    own = needs_hosts(attempt.cloud)
+    own = module_facts(attempt.cloud).hosts_named
     return {node.rank: known[node.address] for node in nodes if node.address in known} if own else {}
 
 

@@ -19,7 +19,7 @@ from router.controller.workspace.workspaces import build_network, is_network_nam
 from router.state.errors import LeaseHeldError, StateError, UnreadableError
 from router.state.records import Attempt
 from terraform.errors import ApplyFailedError, RunDirectoryError, StateLockedError, StoppedError, TerraformError
-from terraform.module_metadata import nat_fabrics, shares_network
+from terraform.module_metadata import module_facts
 from terraform.render import SharedNetwork, parse_network
 from terraform.runner import retry_while_locked
 from terraform.spec import LOCAL, NetworkSpec, WorkspaceSpec
@@ -31,9 +31,9 @@ def join_network(site: ControllerContext, attempt: Attempt, spec: WorkspaceSpec)
 
     A workspace with a network of its own stays as it is. Raises TerraformError.
     """
-    if not shares_network(spec.cloud) or spec.network.network_id is not None:
+    if module_facts(spec.cloud).shared_network is None or spec.network.network_id is not None:
         return spec
-    private = spec.fabric in nat_fabrics(spec.cloud)
+    private = spec.fabric in module_facts(spec.cloud).nat_fabrics
     zones = tuple(dict.fromkeys(node.zone or "" for node in spec.nodes))
     with _hold(site, network_name(site.store.id, spec.cloud, spec.region)):
         network = _ensure(site, attempt, spec.cloud, zones, private=private)
@@ -48,7 +48,7 @@ def release_network(site: ControllerContext, attempt: Attempt) -> None:
     """
     cloud, region = attempt.cloud, attempt.region
     settings = site.deploy.cloud(cloud, region)
-    if attempt.made_at is None or not shares_network(cloud) or settings.network is not None:
+    if attempt.made_at is None or module_facts(cloud).shared_network is None or settings.network is not None:
         return
     name = network_name(site.store.id, cloud, region)
     try:
@@ -109,7 +109,7 @@ def _ensure(
     def write(zones: tuple[str, ...], fabric: str) -> None:
         prepare(directory, _workspace(site, cloud, attempt.region, zones, fabric), plugins=site.plugins)
 
-    fabrics = ("none", *nat_fabrics(cloud))
+    fabrics = ("none", *module_facts(cloud).nat_fabrics)
     write(zones, fabrics[private])
     # The state says what there is already, whichever machine it was made from.
     before = _parse(name, site.runner.outputs(directory))

@@ -25,7 +25,7 @@ from router.jobs.quantities import LONGEST_RUN, Moment
 from router.jobs.run_policy import RunPolicy
 from router.jobs.standstill import Standstill, StandstillFinding
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind
-from router.spot.policies.rules import Rule
+from router.spot.policies import Rule
 from router.state.records import Attempt, JournalEntry, NodeRecord, NoticeRecord, Phase
 from router.state.store import StateStore
 

@@ -15,7 +15,7 @@ from router.controller.history.heartbeats import STANDSTILL, GangStandstill, fin
 from router.controller.supervise.handover import order_save
 from router.deploy.notify_settings import EventKind
 from router.state.records import Attempt, NodeRecord, Phase
-from terraform.module_metadata import limits_lifetime
+from terraform.module_metadata import module_facts
 
 # A standstill is acted upon once this process has seen it for so many seconds of its own: a clock may run fast.
 OBSERVED_S = 10.0
@@ -91,7 +91,7 @@ class StandstillMonitor:
         self.site.tell(attempt.job, f"{attempt.id} {text}{then}")
 
     def _is_near_limit(self, attempt: Attempt) -> bool:
-        if not limits_lifetime(attempt.cloud) or attempt.made_at is None:
+        if not module_facts(attempt.cloud).lifetime_limited or attempt.made_at is None:
             return False
         most = timedelta(seconds=self.site.deploy.lifetime.most_seconds(attempt.planned_time))
         return self.site.clock() > attempt.made_at + most - _BEFORE_LIMIT

@@ -58,8 +58,8 @@ from router.controller.supervise.replanner import (
 from router.controller.supervise.save_intervals import SaveIntervals
 from router.controller.supervise.standstill_monitor import StandstillMonitor
 from router.jobs.quantities import LONGEST_RUN
+from router.spot.policies import Rule
 from router.spot.policies.interface import MoveDecision, PolicyEvent, SaveDecision
-from router.spot.policies.rules import Rule
 from router.state.errors import StateError
 from router.state.records import Attempt, Phase
 from router.state.watchers import MARK_SECONDS

@@ -31,14 +31,7 @@ from router.deploy.deploy_settings import Deploy
 from router.jobs.spec import Job, Run
 from router.ledger.entry import utc
 from router.state.records import Attempt, NodeRecord
-from terraform.module_metadata import (
-    BootMethod,
-    find_boot_method,
-    find_metadata_service,
-    is_local,
-    limits_lifetime,
-    takes_end_role,
-)
+from terraform.module_metadata import BootMethod, module_facts
 from terraform.spec import ATTEMPT_CHARACTERS, Backend, Host, NetworkSpec, NodeSpec, WorkspaceSpec, to_tag_value
 
 _JOB_CHARACTERS = 28  # This leaves room for the digest within the 40 characters of a name.
@@ -179,7 +172,9 @@ def build_release_workspace(
         ssh_public_key=cloud.ssh_public_key,
         backend=Backend(deploy.backend.kind, deploy.backend.settings),
         hosts=dict(hosts or {}),
-        lifetime_seconds=deploy.lifetime.most_seconds(attempt.planned_time) if limits_lifetime(attempt.cloud) else None,
+        lifetime_seconds=deploy.lifetime.most_seconds(attempt.planned_time)
+        if module_facts(attempt.cloud).lifetime_limited
+        else None,
         private_key_path=Path(cloud.private_key_path).expanduser() if cloud.private_key_path else None,
     )
 
@@ -229,7 +224,7 @@ def resource_tags(attempt: Attempt, state_id: str) -> dict[str, str]:
 
 def _check_reservation(node: NodeRecord, attempt: Attempt, deploy: Deploy) -> None:
     name, region = attempt.cloud, attempt.region
-    if node.market is not Market.RESERVED or find_boot_method(name) is not BootMethod.CLOUD_INIT:
+    if node.market is not Market.RESERVED or module_facts(name).boot is not BootMethod.CLOUD_INIT:
         return
     if _matching_reservation(node, region, deploy.cloud(name, region)) is None:
         # Clouds would create the machine on demand, at a price that nobody agreed to.
@@ -283,7 +278,7 @@ def _user_data(
 ) -> str:
     if job.run is None:
         raise ValueError(f"job {job.name} has no `run`: there is nothing to start")
-    script = find_boot_method(attempt.cloud) is BootMethod.SCRIPT
+    script = module_facts(attempt.cloud).boot is BootMethod.SCRIPT
     config = _config(attempt, node, job.run, deploy, home, data, network)
     settings, row = deploy.cloud(attempt.cloud, attempt.region), find_machine_image(attempt.cloud, node.instance_type)
     # An image of the user's own holds a driver, Docker, the toolkit and the fabric's software, or the job needs none.
@@ -295,7 +290,7 @@ def _user_data(
         secrets=secrets,
         local_nvme=None if script else settings.local_nvme,
         containers=row.installs if row is not None and installs else None,
-        deallocates=takes_end_role(attempt.cloud),
+        deallocates=module_facts(attempt.cloud).end_role,
         fabric_setup=setup,
     )
     try:
@@ -313,7 +308,7 @@ def _config(
     data: str = "",
     network: GangNetwork = GangNetwork(),
 ) -> AgentConfig:
-    local = is_local(attempt.cloud)
+    local = module_facts(attempt.cloud).local
     row = find_machine_image(attempt.cloud, node.instance_type)
     host = deploy.cloud(attempt.cloud, attempt.region)
     store = host.store_of(attempt.job) or ""
@@ -344,7 +339,7 @@ def _config(
         grace_seconds=GRACE_SECONDS,
         heartbeat_seconds=_LOCAL_HEARTBEAT_SECONDS if local else AgentConfig.heartbeat_seconds,
         farewell_seconds=_LOCAL_FAREWELL_SECONDS if local else AgentConfig.farewell_seconds,
-        metadata=find_metadata_service(attempt.cloud),
+        metadata=module_facts(attempt.cloud).metadata,
         resume_step=attempt.first_step,
         resume_manifest=attempt.first_manifest,
         checkpoint_seconds=attempt.checkpoint_seconds,
@@ -356,14 +351,14 @@ def _config(
         accelerator=node.accelerator,
         lease_seconds=deploy.lifetime.unheard.total_seconds(),
         lifetime_seconds=deploy.lifetime.seconds(attempt.planned_time),
-        power_off=find_boot_method(attempt.cloud) is BootMethod.CLOUD_INIT,
+        power_off=module_facts(attempt.cloud).boot is BootMethod.CLOUD_INIT,
         data=data,
     )
 
 
 def checks_machines(cloud: str, deploy: Deploy) -> bool:
     """Return whether machines are checked: processes of this one where the deploy file says so itself."""
-    says_so = not is_local(cloud) or "preflight" in deploy.model_fields_set
+    says_so = not module_facts(cloud).local or "preflight" in deploy.model_fields_set
     return says_so and deploy.preflight != AgentConfig.preflight
 
 

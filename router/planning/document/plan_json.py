@@ -21,8 +21,8 @@ from pricing.pool_experience import PoolExperience
 from pricing.problems import InvalidInputError
 from pricing.units import format_utc
 from router.jobs.experience import Experience, LearnedSpeed
-from router.jobs.fabric_runs import FabricRun
 from router.jobs.fields import parse_name
+from router.jobs.measured_speed import FabricRun
 from router.jobs.run_policy import RunPolicy
 from router.planning.document.inputs import GangUse, LimitAmount, LimitSource, PlanInputs
 from router.planning.document.plan import (

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pricing.money import Usd, UsdPerHour
 from pricing.pool_experience import PoolExperience
 from router.jobs.experience import Experience, LearnedSpeed
-from router.jobs.fabric_runs import FabricRun
+from router.jobs.measured_speed import FabricRun
 from router.jobs.run_policy import run_policy_schema
 from router.planning.document import inputs, plan, plan_usage
 from router.planning.document.plan_json import NESTED, OPTIMISTIC, SCHEMA_VERSION, optional_fields

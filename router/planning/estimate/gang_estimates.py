@@ -20,10 +20,11 @@ from pricing.book_check import did_you_mean
 from pricing.money import ZERO, Usd, UsdPerHour, divide_half_even
 from pricing.places import Market
 from router.jobs.experience import Experience
+from router.jobs.gang import GangOption
 from router.jobs.gang_layout import GangLayout, gang_layout
 from router.jobs.goodput import billed_share, run_share, useful_share
 from router.jobs.limits import Limits
-from router.jobs.spec import GangOption, Job
+from router.jobs.spec import Job
 from router.jobs.speed import UnknownSpeed
 from router.planning.document.cost_terms import cost_terms_of
 from router.planning.document.costing import day_of, lines_of, moves_of

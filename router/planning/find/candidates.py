@@ -15,9 +15,10 @@ from pricing.money import Usd, UsdPerHour
 from pricing.places import Market, Region, RegionId
 from pricing.risk import GangRisk
 from router.jobs.experience import Experience
-from router.jobs.fabric_runs import explain_network
+from router.jobs.gang import GangOption
 from router.jobs.limits import Limits
-from router.jobs.spec import GangOption, Job
+from router.jobs.measured_speed import explain_network
+from router.jobs.spec import Job
 from router.jobs.speed import Speed, UnknownSpeed, gang_speed
 from router.jobs.workload import Workload
 from router.planning.find.candidate import SURELY, Candidate, GangPart, refuse_order, steps_to_do

@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 
 from pricing.book import PriceBook
 from pricing.money import Usd
-from router.jobs.spec import GangOption, Job
+from router.jobs.gang import GangOption
+from router.jobs.spec import Job
 from router.planning.find.allowances import own_allowance
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.candidates import CandidateFinder

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pricing.places import Market
 from pricing.sale_rules import explain_unsold
 from pricing.units import format_count
-from router.jobs.fabric_runs import explain_network
+from router.jobs.gang import GangOption
 from router.jobs.limits import Limits
+from router.jobs.measured_speed import explain_network
 from router.jobs.residency import residency_refusal
-from router.jobs.spec import GangOption, Job
+from router.jobs.spec import Job
 from router.planning.find.limit_kinds import LimitPerMachine, use_by_machine
 from router.planning.find.listings import OfferListing
 

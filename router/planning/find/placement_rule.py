@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pricing.book import PriceBook
 from pricing.machines import Accelerator
 from pricing.places import Region
-from router.jobs.spec import Data, GangOption, Job
+from router.jobs.gang import GangOption
+from router.jobs.spec import Data, Job
 from router.jobs.speed import memory_need_gib, usable_memory_gib
 from router.planning.find.feasibility import ListingRefusal
 from router.planning.find.listings import OfferListing

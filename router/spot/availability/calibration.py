@@ -119,12 +119,10 @@ class LevelCoverage:
 
     @property
     def off(self) -> float:
-        """The realised share less the promised one."""
         return self.held.mean - self.level
 
     @property
     def is_in(self) -> bool:
-        """True if the promised level lies in the interval."""
         return self.held.low <= self.level <= self.held.high
 
 

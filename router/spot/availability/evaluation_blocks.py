@@ -68,7 +68,6 @@ class EvaluationTraces:
 
     @property
     def past(self) -> int:
-        """The number of ticks shown before a window."""
         return PAST_H * HOUR_S // self.series.tick_s
 
     def real(self, zones: Ints, job: Task, at: Ints) -> SimulationInputs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from itertools import product
 from typing import Any, Final, NamedTuple
@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from router.spot.availability.calibration import Recalibration
-from router.spot.availability.hazard_model import POOL_EVENTS, HazardModel, age_class, ages_h, pool_hazards
-from router.spot.availability.loss_rates import CLASSES
+from router.spot.availability.hazard_model import CLASSES, HazardModel, age_class, ages_h, pool_hazards
 from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.traces import Bools, Floats, Ints
 
@@ -54,15 +53,13 @@ class DriftingHazardModel(HazardModel):
         return np.asarray(sure * np.exp(x)[..., None] * self.draw_levels(draws, rng))
 
 
-def learn_drift(
-    up: Bools, tick_s: int, *, pool_events: float = POOL_EVENTS, forget_h: float = np.inf
-) -> DriftingHazardModel:
+def learn_drift(up: Bools, tick_s: int) -> DriftingHazardModel:
     """Return the hazard model learned from [zone, tick], with the posterior of its drift.
 
     Rates are as in :meth:`HazardModel.seen`. A past too short to tell of drift leaves all settings equally likely.
     """
-    fit = HazardModel.seen(up, tick_s, pool_events=pool_events, forget_h=forget_h)
-    scored = _log_likelihood(_Steps.of(up, tick_s), forget_h, pool_events)
+    fit = HazardModel.seen(up, tick_s)
+    scored = _log_likelihood(_Steps.of(up, tick_s))
     weight = np.exp(scored - scored.max(axis=1, keepdims=True))
     likely = weight / weight.sum(axis=1, keepdims=True)
     mean = float((likely @ np.array([s.size for s in GRID])).mean())
@@ -98,21 +95,11 @@ class _Steps:
         return cls(events.reshape(shape).astype(np.float64), spent.reshape(shape).astype(np.float64))
 
 
-def _expected_hazards(steps: _Steps, until: int, memory_h: float, pool_events: float) -> tuple[Floats, Floats]:
-    """Return events and hours of the gamma distributions from the steps before ``until``.
-
-    Rates are as in :meth:`HazardModel.seen`.
-    """
-    weight = np.exp(-np.arange(until)[::-1] * STEP_H / memory_h)[:, None, None, None]
-    events, hours = (weight * steps.events[:until]).sum(axis=0), (weight * steps.hours[:until]).sum(axis=0)
-    return pool_hazards(events, hours, pool_events)
-
-
-def _log_likelihood(steps: _Steps, memory_h: float, pool_events: float) -> Floats:
+def _log_likelihood(steps: _Steps) -> Floats:
     """Return by [up, setting] the log likelihood of all stretches; they overlap, so each counts for a part."""
     counts, means, shapes = [], [], []
     for until in range(1, len(steps.events)):
-        events, hours = _expected_hazards(steps, until, memory_h, pool_events)
+        events, hours = pool_hazards(steps.events[:until].sum(axis=0), steps.hours[:until].sum(axis=0))
         for ahead in AHEAD:
             which = slice(until + ahead.start, until + ahead.stop)
             spent = steps.hours[which].sum(axis=0)
@@ -195,20 +182,8 @@ class AvailabilityFit:
 
 def fit_to_json(fit: AvailabilityFit) -> str:
     """Return the fit as it is stored."""
-    return json.dumps(
-        {
-            "format": FORMAT,
-            "since": fit.since.isoformat(),
-            "until": fit.until.isoformat(),
-            "pools": fit.pools,
-            "watched": fit.watched,
-            "likely": [list(shares) for shares in fit.likely],
-            "cost": list(fit.cost.held),
-            "finish": list(fit.finish.held),
-            "outcomes": fit.outcomes,
-        },
-        indent=1,
-    )
+    held = {"cost": fit.cost.held, "finish": fit.finish.held}
+    return json.dumps({"format": FORMAT, **asdict(fit), **held}, indent=1, default=datetime.isoformat)
 
 
 def fit_from_json(text: str) -> AvailabilityFit:
@@ -221,13 +196,5 @@ def fit_from_json(text: str) -> AvailabilityFit:
         raise ValueError("has times without a time zone")
     back, lost = (tuple(float(p) for p in shares) for shares in content["likely"])
     cost, finish = (Recalibration(tuple(float(p) for p in content[name])) for name in ("cost", "finish"))
-    return AvailabilityFit(
-        since,
-        until,
-        int(content["pools"]),
-        float(content["watched"]),
-        (back, lost),
-        cost,
-        finish,
-        int(content["outcomes"]),
-    )
+    pools, watched, outcomes = int(content["pools"]), float(content["watched"]), int(content["outcomes"])
+    return AvailabilityFit(since, until, pools, watched, (back, lost), cost, finish, outcomes)

@@ -10,21 +10,53 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
-from router.spot.availability.loss_rates import AGES_H, CLASSES, NEVER_PER_HOUR
+from pricing.hazard import deviation_of, operational_time
+from pricing.risk import GangRisk
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs
 from router.spot.simulator.traces import Bools, Floats, Ints, Series
 
-POOL_EVENTS: Final = 0.5
+AGES_H: Final = (0.5, 2.0, 8.0)  # where one class of age ends and the next begins
+CLASSES: Final = len(AGES_H) + 1
+NEVER_PER_HOUR: Final = 1e-5
+_OLDEST_H: Final = 48.0  # the last class of age counts at its mean rate up to here
+POOL_EVENTS: Final = 0.5  # what the rate of all zones together counts for in each
 _PRIOR_EVENTS, _PRIOR_H = 1.0, 5.0
 DRIFT: Final = 0.5
 SWING: Final = 0.5
 SWING_H: Final = 24.0
 _LONGEST_STEP_H: Final = 1 / 3
 PAST_H: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class LossRates:
+    """Mean rates of losses an hour, by class of age, before a pool is observed; and how sure they are.
+
+    ``spread`` is the standard deviation of the logarithm of their common level.
+    """
+
+    per_hour: tuple[float, ...]
+    spread: float
+
+    @classmethod
+    def of(cls, risk: GangRisk) -> LossRates:
+        """Return the loss rates of a gang from its interruption risk."""
+        mean, shape = risk.hazard.mean, risk.hazard.shape
+        edges = pairwise((0.0, *AGES_H, _OLDEST_H))
+        rates = (mean * operational_time(shape, end - start, start) / (end - start) for start, end in edges)
+        low, high = risk.hazard.interval
+        spread = deviation_of(low, high) if 0 < low < high else 0.0
+        return cls(tuple(max(rate + risk.hardware_per_hour, NEVER_PER_HOUR) for rate in rates), spread)
+
+    @classmethod
+    def flat(cls, per_hour: float, spread: float = 0.8) -> LossRates:
+        """Return a rate that is the same at every age."""
+        return cls((per_hour,) * CLASSES, spread)
 
 
 @dataclass(eq=False, slots=True)
@@ -64,13 +96,10 @@ def ages_h(up: Bools, tick_s: int) -> Floats:
     return np.asarray(lasted * (tick_s / HOUR_S), dtype=np.float64)
 
 
-def pool_hazards(events: Floats, hours: Floats, pool_events: float) -> tuple[Floats, Floats]:
-    """Return events and hours of the gamma posteriors, from the events and hours of each zone [zone, up, class].
-
-    The rate of all zones together counts for ``pool_events`` more.
-    """
+def pool_hazards(events: Floats, hours: Floats) -> tuple[Floats, Floats]:
+    """Return events and hours of the gamma posteriors, from the events and hours of each zone [zone, up, class]."""
     rate = (events.sum(axis=0) + _PRIOR_EVENTS) / (hours.sum(axis=0) + _PRIOR_H)
-    return events + pool_events, hours + pool_events / rate
+    return events + POOL_EVENTS, hours + POOL_EVENTS / rate
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -93,27 +122,20 @@ class HazardModel:
         return cls.seen(past.up(size), past.tick_s)
 
     @classmethod
-    def seen(
-        cls, up: Bools, tick_s: int, *, pool_events: float = POOL_EVENTS, forget_h: float = np.inf, drift: float = DRIFT
-    ) -> HazardModel:
-        """Return the model learned from availability by [zone, tick].
-
-        What was ``forget_h`` ago counts for 1/e. ``pool_events`` is what the rate of all zones together counts for.
-        """
-        zones, ticks = up.shape
+    def seen(cls, up: Bools, tick_s: int, *, drift: float = DRIFT) -> HazardModel:
+        """Return the model learned from availability by [zone, tick]."""
+        zones = len(up)
         step = tick_s / HOUR_S
         cell = (np.arange(zones)[:, None] * 2 + up) * CLASSES + age_class(ages_h(up, tick_s))
-        weight = np.exp(-(np.arange(ticks)[::-1] * step) / forget_h)[None, :-1].repeat(zones, 0)
         at, changed = cell[:, :-1].ravel(), (up[:, 1:] != up[:, :-1]).ravel()
         count = zones * 2 * CLASSES
         shape = (zones, 2, CLASSES)
-        hours = np.asarray(np.bincount(at, weight.ravel() * step, count), dtype=np.float64).reshape(shape)
-        events = np.asarray(np.bincount(at, weight.ravel() * changed, count), dtype=np.float64).reshape(shape)
-        return cls(*pool_hazards(events, hours, pool_events), drift)
+        hours = np.asarray(np.bincount(at, np.full(at.shape, step), count), dtype=np.float64).reshape(shape)
+        events = np.asarray(np.bincount(at, changed, count), dtype=np.float64).reshape(shape)
+        return cls(*pool_hazards(events, hours), drift)
 
     @property
     def zones(self) -> int:
-        """The number of zones."""
         return len(self.events)
 
     def only(self, which: Ints) -> HazardModel:
@@ -230,7 +252,8 @@ def simulate_windows(
     if hazard_model.zones != zones or (state is not None and state.up.shape not in {(zones,), (draws, zones)}):
         raise ValueError(f"the hazard model and the states must have the {zones} zones of the inputs")
     hazards, past = hazard_model.draw(draws, rng), PAST_H * HOUR_S // tick_s
-    swings = _scarcity(like, draws, rng)
+    # The wandering of a single zone is in its drift, and there is no other zone that it could go with.
+    swings = ScarcityProcess.begin(like.region_numbers, draws, rng) if zones > 1 else None
     if state is None:
         up = simulate_availability(
             hazards, hazard_model.usual(draws, rng, hazards), past + like.ticks, tick_s, rng, swings
@@ -243,14 +266,6 @@ def simulate_windows(
         )
         up = np.concatenate([before, after], axis=2)
     return _join_windows(up, like, past)
-
-
-def _scarcity(like: SimulationInputs, draws: int, rng: np.random.Generator) -> ScarcityProcess | None:
-    """Return the scarcity process of these zones; None for one zone.
-
-    The wandering of a single zone is in its drift, and there is no other zone that it could go with.
-    """
-    return ScarcityProcess.begin(like.region_numbers, draws, rng) if len(like.zones) > 1 else None
 
 
 def _simulate_before(hazards: Floats, state: ZoneStates, ticks: int, tick_s: int, rng: np.random.Generator) -> Bools:

@@ -12,8 +12,15 @@ import numpy as np
 from pricing.risk_levels import POOL_DEVIATION
 from router.jobs.pool_waits import return_rates
 from router.spot.availability.fit import AvailabilityFit
-from router.spot.availability.hazard_model import POOL_EVENTS, HazardModel, ZoneStates, age_class
-from router.spot.availability.loss_rates import AGES_H, CLASSES, LossRates
+from router.spot.availability.hazard_model import (
+    AGES_H,
+    CLASSES,
+    POOL_EVENTS,
+    HazardModel,
+    LossRates,
+    ZoneStates,
+    age_class,
+)
 from router.spot.simulator.traces import Floats
 from router.spot.venues import QuoteOption
 
@@ -47,7 +54,6 @@ class PoolObservation:
 
     @property
     def watched_h(self) -> float:
-        """The hours that were watched."""
         return float(self.hours.sum())
 
 
@@ -97,12 +103,10 @@ class OptionAvailability:
 
     @property
     def observed(self) -> bool:
-        """True if any option was observed."""
         return self.observed_count > 0
 
     @property
     def observed_count(self) -> int:
-        """The number of options that were observed."""
         return sum(word.startswith(_OBSERVED) for word in self.basis)
 
 

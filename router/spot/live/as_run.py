@@ -24,7 +24,7 @@ import numpy as np
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.jobs.run_policy import RunPolicy
-from router.spot.availability.loss_rates import LossRates
+from router.spot.availability.hazard_model import LossRates
 from router.spot.availability.observed import PoolObservation, summarise_observations
 from router.spot.live.policy_adapter import PolicyAdapter
 from router.spot.live.pool_backoff import (
@@ -36,6 +36,7 @@ from router.spot.live.pool_backoff import (
 )
 from router.spot.live.replay import SessionMemory
 from router.spot.live.selection import build_policy, default_run_policy
+from router.spot.policies import QUOTED_RULE
 from router.spot.policies.deadline_guard import DeadlineGuard
 from router.spot.policies.interface import (
     AvailabilityAnswer,
@@ -51,11 +52,10 @@ from router.spot.policies.interface import (
     SpotPoolKey,
 )
 from router.spot.policies.registry import PoolLookup
-from router.spot.policies.rules import QUOTED_RULE
 from router.spot.simulator.blind_policy import BlindView
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs
 from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, WindowOutcomes
-from router.spot.simulator.traces import Bools, Floats, Ints, Series
+from router.spot.simulator.traces import Ints, Series
 
 # The planner's prior of spot of which nothing is known, and the time-outs of a deploy file.
 _PRIOR: Final = LossRates((0.45, 0.24, 0.1, 0.03), 1.1)  # of a pool of which nobody has published anything
@@ -104,7 +104,6 @@ def play_as_run(
 
 
 def _policy(chosen: RunPolicy, lookup: PoolLookup, *, keeps: bool) -> Policy:
-    """Return a policy for one window: its memory is of one job."""
     policy = build_policy(chosen, watched=lookup)
     if keeps and isinstance(policy, DeadlineGuard) and isinstance(policy.inner, PolicyAdapter):
         return DeadlineGuard(replace(policy.inner, memory=SessionMemory()))
@@ -196,8 +195,6 @@ class _World:
 
 @dataclass(eq=False, slots=True)
 class _Run:
-    """One window, and its outcome so far."""
-
     world: _World
     row: int
     start: int
@@ -226,12 +223,10 @@ class _Run:
 
     @property
     def began(self) -> datetime:
-        """The start of the window."""
         return _BEGIN + self.start * self.world.tick
 
     @property
     def now(self) -> datetime:
-        """The start of the tick."""
         return _BEGIN + (self.start + self.tick) * self.world.tick
 
     def play(self, tick: int, heard: DecisionListener | None) -> None:
@@ -259,18 +254,17 @@ class _Run:
         A gang that runs nowhere and was refused is placed again at once.
         """
         to = decision.to
-        if self.kind != IDLE and self.key in to:
-            to = to[: to.index(self.key)]  # what runs already is not stopped and started again
-            return self._try_option(to[0]) and False if to else False
-        if self.kind != IDLE and decision.keep:
-            return self._try_option(to[0]) and False if to else False
+        if self.kind != IDLE and (self.key in to or decision.keep):
+            # What runs already is not stopped and started again.
+            if to := to[: to.index(self.key)] if self.key in to else to:
+                self._try_option(to[0])
+            return False
         if self.kind != IDLE:
             self._end_attempt()
             return bool(to)
         return bool(to) and not self._try_option(to[0])
 
     def _try_option(self, key: str) -> bool:
-        """Try the option, and return whether it was obtained."""
         if key in self.world.spot:
             zone = self.world.spot[key]
             up = self._is_up(zone)
@@ -388,21 +382,14 @@ class _Run:
 
 
 def _outcome(runs: list[_Run], inputs: SimulationInputs) -> WindowOutcomes:
-    def floats(values: list[float]) -> Floats:
-        return np.array(values)
-
-    def ints(values: list[int]) -> Ints:
-        return np.array(values, dtype=np.int64)
-
-    finish = ints([run.finish for run in runs])
-    late: Bools = finish > inputs.ticks
+    finish = np.array([run.finish for run in runs])
     return WindowOutcomes(
-        floats([run.run_usd + run.egress_usd for run in runs]),
-        floats([run.egress_usd for run in runs]),
-        np.zeros(len(runs)),
-        finish,
-        late,
-        ints([run.spot_ticks for run in runs]),
-        ints([run.demand_ticks for run in runs]),
-        ints([run.launches for run in runs]),
+        usd=np.array([run.run_usd + run.egress_usd for run in runs]),
+        egress_usd=np.array([run.egress_usd for run in runs]),
+        probe_usd=np.zeros(len(runs)),
+        finish_tick=finish,
+        late=finish > inputs.ticks,
+        spot_ticks=np.array([run.spot_ticks for run in runs]),
+        on_demand_ticks=np.array([run.demand_ticks for run in runs]),
+        launches=np.array([run.launches for run in runs]),
     )

@@ -15,16 +15,15 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.availability.hazard_model import HazardModel
-from router.spot.availability.loss_rates import CLASSES
+from router.spot.availability.hazard_model import CLASSES, HazardModel
 from router.spot.availability.observed import HazardPrior, posterior_hazards
-from router.spot.policies.baselines import CheapestSpot
+from router.spot.policies import Rule
 from router.spot.policies.foresight import DRAWS, ForesightModel
 from router.spot.policies.foresight_policies import BlindForesightPolicy, choose_clock_s
 from router.spot.policies.interface import PolicyZone
 from router.spot.policies.our_policy import blind_policy_from, policy_from
+from router.spot.policies.published.baselines import CheapestSpot
 from router.spot.policies.registry import OUR_POLICY, LivePolicy, Parameters, PoolLookup, RegisteredPolicy
-from router.spot.policies.rules import Rule
 from router.spot.simulator.blind_policy import BlindPolicy
 from router.spot.simulator.inputs import SimulationSpec, ZoneMarket, ZoneMoveCosts, sells_reference
 from router.spot.simulator.traces import Floats, Ints

@@ -60,7 +60,6 @@ class PolicyAdapter:
     memory: SessionMemory | None = None
 
     def decide(self, o: Observation) -> Decision:
-        """See :class:`~router.spot.policies.interface.Policy`."""
         places = _options_by_key(o)
         if o.left is None or o.left < o.tick or not places:
             return self.fallback.decide(o)
@@ -90,7 +89,6 @@ class PolicyAdapter:
 
 
 def _options_by_key(o: Observation) -> dict[str, PlacementOption]:
-    """Return all options that are known, by key."""
     here = () if o.here is None else (o.here.place,)
     return {place.key: place for place in (*o.places, *o.closed, *here)}
 

@@ -92,7 +92,6 @@ class ReplayedHistory:
 
     @property
     def tick(self) -> int:
-        """The present tick."""
         return int(self.now_s // self.terms.tick_s)
 
 
@@ -171,7 +170,6 @@ class HistoryReplay:
 
     @property
     def known(self) -> BlindView:
-        """The current view."""
         zones = len(self.answer_tick)
         numbers = map(round, (max(1.0, self.left_s), self.zone, self.home, self.delay_s, self.since))
         # Two arrays in place of eight: views are made twice a tick, and making arrays is most of their time.
@@ -216,10 +214,14 @@ class HistoryReplay:
             self.lost = True
             self.answer_tick[last.zone], self.was_up[last.zone] = tick, False
 
-    def _enter_tenure(self, tenure: Tenure) -> None:
-        self.kind, self.zone, self.lost = tenure.kind, tenure.zone, False
+    def _stay_in(self, tenure: Tenure) -> None:
+        self.kind, self.zone = tenure.kind, tenure.zone
         self.since = int(tenure.since_s // self.terms.tick_s)
         self.delay_s = max(0.0, tenure.ready_s - max(tenure.since_s, self.at_s))
+
+    def _enter_tenure(self, tenure: Tenure) -> None:
+        self._stay_in(tenure)
+        self.lost = False
         if tenure.kind == SPOT:
             self.answer_tick[tenure.zone], self.was_up[tenure.zone] = self.tick, True
 
@@ -241,14 +243,11 @@ class HistoryReplay:
         tenure = next((s for s in reversed(tenures[:begun]) if s.until_s > self.at_s), None)
         self.kind = IDLE
         if tenure is not None:
-            self.kind, self.zone = tenure.kind, tenure.zone
-            self.since = int(tenure.since_s // self.terms.tick_s)
-            self.delay_s = max(0.0, tenure.ready_s - max(tenure.since_s, self.at_s))
+            self._stay_in(tenure)
             if own == tenure.zone and wish is not None and isfinite(wish.spot[own, 0]) and tenure.since_s < self.at_s:
                 self.tried[own] = True
 
     def _take_replies(self, before_s: float) -> None:
-        """Take in all replies before ``before_s``."""
         replies = self.history.replies
         while self.heard < len(replies) and replies[self.heard].at_s < before_s:
             one = replies[self.heard]

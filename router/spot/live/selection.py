@@ -10,6 +10,7 @@ from typing import Final
 from pricing.money import Usd
 from router.jobs.run_policy import RunPolicy
 from router.spot.live.policy_adapter import PolicyAdapter
+from router.spot.policies import Rule
 from router.spot.policies.deadline_guard import DeadlineGuard
 from router.spot.policies.greedy import GreedyPolicy
 from router.spot.policies.interface import Policy
@@ -21,7 +22,6 @@ from router.spot.policies.registry import (
     find_no_observations,
     registered_policies,
 )
-from router.spot.policies.rules import Rule
 
 _GREEDY: Final[Parameters] = {"least_saving_usd": 1, "least_saving_share": 0.1}
 

@@ -187,7 +187,6 @@ class PriceFits:
         self._add(ActionValues(first))
 
     def __getitem__(self, which: int) -> ActionValues:
-        """Return the action values of the fit of that number."""
         return self.weighers[which]
 
     def fits(self, spot_usd: Floats, before: Ints) -> Ints:

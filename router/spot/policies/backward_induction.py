@@ -249,7 +249,6 @@ class _Induction:
         self.of_base, self.of_spot = _DecayingRegression(), [_DecayingRegression() for _ in spots]
 
     def tick(self, ticks_left: int, up: Bools, base: Singles, spot_terms: Singles) -> None:
-        """Step back to the tick with ``ticks_left`` to the deadline, itself included; see :class:`_Tick`."""
         s, clock_s, grid = self.shape, self.tables.clock_s, self.tables.slack_s
         left_h = np.maximum((ticks_left * clock_s - grid) / HOUR_S, 0.0)
         wait = self.value @ s.after_wait

@@ -45,7 +45,6 @@ class DeadlineGuard:
     inner: Policy
 
     def decide(self, o: Observation) -> Decision:
-        """See :class:`~router.spot.policies.interface.Policy`."""
         decision = self.inner.decide(o)
         if o.event is PolicyEvent.LAUNCHED:
             return (

@@ -9,8 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.availability.hazard_model import HazardModel, ZoneStates, age_class
-from router.spot.availability.loss_rates import CLASSES
+from router.spot.availability.hazard_model import CLASSES, HazardModel, ZoneStates, age_class
 from router.spot.policies.action_values import ActionValues, PriceFits
 from router.spot.policies.foresight import CLOCK_S, ForesightModel, RegressionInputs
 from router.spot.policies.regression_features import TYPICAL_H, RecentChanges, advance_belief, encode_states
@@ -82,7 +81,6 @@ class _FullSession:
         self.window_features = WindowFeatures(model, inputs)
 
     def play(self, now: FullView) -> Actions:
-        """Return the actions of least cost."""
         seen, fit, changed = self.window_features.of(now)
         asked = changed | (now.kind == IDLE) | (now.delay_s > 0) | self.slow[now.zone]
         if not asked.any():
@@ -272,7 +270,6 @@ class _BlindSession(PolicySession):
         return look, times
 
     def hear(self, view: BlindView, /) -> None:
-        """See :class:`~router.spot.simulator.blind_policy.ReplayableSession`."""
         self._update_belief(view)
         self.fit[view.window] = self.fits.fits(view.spot_usd, self.fit[view.window])
 
@@ -305,7 +302,6 @@ class _BlindSession(PolicySession):
     def _fill_request(
         self, wish: LaunchRequest, rows: Ints, weigher: ActionValues, view: BlindView, seen: tuple[Floats, Floats]
     ) -> None:
-        """Fill in the request of these windows."""
         costs = weigher.choices(view, self.terms.tick_s, weigher.model.sight(*seen))
         runs, margin = view.kind != IDLE, weigher.margin_usd(view)
         other = np.minimum(costs.wait, costs.demand)
@@ -332,7 +328,6 @@ def _stationary_belief(hazards: bytes, spots: int) -> Floats:
 
 
 def _likeliest_state(look: Floats) -> ZoneStates:
-    """Return the likeliest state."""
     best = look.reshape(*look.shape[:-2], -1).argmax(axis=-1)
     return ZoneStates(best >= CLASSES, np.array(TYPICAL_H)[best % CLASSES])
 

@@ -40,7 +40,6 @@ class GreedyPolicy:
     heeds_hints: bool = False
 
     def decide(self, o: Observation) -> Decision:
-        """See :class:`Policy`."""
         here = o.here
         if o.event is PolicyEvent.LAUNCHED:
             return StayDecision() if here is not None else WaitDecision(o.now + o.tick)

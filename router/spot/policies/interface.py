@@ -15,7 +15,7 @@ from typing import Protocol
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.spot.availability.loss_rates import LossRates
+from router.spot.availability.hazard_model import LossRates
 
 _LONGEST_HOURS = 1e6  # longer durations count as never
 _NONE = timedelta(0)
@@ -124,14 +124,12 @@ class PolicyZone:
 
     @property
     def first(self) -> PlacementOption:
-        """The option that names the zone."""
         place = self.spot or self.demand
         assert place is not None
         return place
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys of its options."""
         return tuple(place.key for place in (self.spot, self.demand) if place is not None)
 
 
@@ -215,7 +213,6 @@ class Observation:
 
     @property
     def left(self) -> timedelta | None:
-        """The time until the deadline; None without one."""
         return None if self.deadline is None else self.deadline - self.now
 
     @property

@@ -172,7 +172,6 @@ class _ChainSession:
         return seen
 
     def play(self, now: FullView) -> Actions:
-        """Look each action up."""
         seen, rows = self.seen, now.window
         part = seen.at(rows)
         part.see(now.up, self.inputs.tick_s)
@@ -188,7 +187,6 @@ class _ChainSession:
         return np.where(now.kind == SPOT, SPOT, kind).astype(np.int8), now.zone
 
     def _dollars(self, now: FullView, seen: AvailabilitySignals, n: int, slack_s: Ints) -> tuple[Floats, ...]:
-        """Return by [window] the dollars of each action."""
         dollars = np.empty((5, now.window.size))
         for usd in np.unique(now.spot_usd[0]):
             rows = np.flatnonzero(now.spot_usd[0] == usd)

@@ -147,7 +147,6 @@ class _BackwardInduction:
 
 
 def _number_places(inputs: SimulationInputs) -> Ints:
-    """Return by [zone] the number of its place."""
     ways = inputs.ways
     numbers: dict[tuple[bytes, ...], int] = {}
     place_of_zone = []

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from router.spot.availability.hazard_model import HazardModel
-from router.spot.policies.baselines import GreedySpot
 from router.spot.policies.foresight_policies import BlindForesightPolicy, ForesightPolicy
 from router.spot.policies.learned import ChainPolicy
+from router.spot.policies.published.baselines import GreedySpot
 from router.spot.simulator.blind_policy import BlindPolicy
 from router.spot.simulator.inputs import SimulationInputs, sells_reference
 from router.spot.simulator.simulation import (

@@ -1,6 +1,6 @@
 """Registry of policies: how each is played in back-tests, and how a running job plays it.
 
-A policy is a module with ``POLICIES``, which :data:`router.spot.policies.rules.POLICY_MODULES` names.
+A policy is a module with ``POLICIES``, which :data:`router.spot.policies.POLICY_MODULES` names.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final, Self
 
 from router.jobs.run_policy import Number
 from router.spot.availability.observed import PoolObservation
+from router.spot.policies import POLICY_MODULES, Rule
 from router.spot.policies.interface import PolicyZone, SpotPoolKey
-from router.spot.policies.rules import POLICY_MODULES, Rule
 from router.spot.simulator.blind_policy import BlindPolicy, BlindView
 from router.spot.simulator.blind_simulator import simulate_blind
 from router.spot.simulator.inputs import SimulationInputs, SimulationSpec

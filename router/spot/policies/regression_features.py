@@ -11,8 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.availability.hazard_model import ZoneStates, age_class
-from router.spot.availability.loss_rates import AGES_H, CLASSES
+from router.spot.availability.hazard_model import AGES_H, CLASSES, ZoneStates, age_class
 from router.spot.simulator.traces import Bools, Floats, Ints
 
 TYPICAL_H: Final = (0.25, 1.0, 4.0, 16.0)  # a typical age of each class
@@ -137,7 +136,6 @@ class RegressionFeatures:
 
     @property
     def terms(self) -> int:
-        """The number of terms for all zones."""
         return 6 + 2 * len(self.share)
 
     def view(self, look: Floats, times: Floats | None = None) -> ZoneFeatures:

@@ -11,7 +11,7 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 
 from router.spot.simulator.inputs import HOUR_S, SimulationSpec
-from router.spot.simulator.simulation import NOWHERE, ON_DEMAND, WindowView
+from router.spot.simulator.simulation import NOWHERE, ON_DEMAND, WindowView, initial_fields
 from router.spot.simulator.traces import Bools, Floats, Ints
 
 NEVER: Final = -1
@@ -39,15 +39,7 @@ class BlindView(WindowView):
         none: Ints = np.zeros(window.size, dtype=np.int64)
         unseen: Bools = np.zeros((len(spec.zones), window.size), dtype=bool)
         return cls(
-            tick=0,
-            ticks=spec.ticks,
-            window=window,
-            left_s=none + spec.task.work_s,
-            kind=none.astype(np.int8),
-            zone=none.copy(),
-            home=none + NOWHERE,
-            delay_s=none.copy(),
-            spot_usd=np.empty(unseen.shape),
+            **initial_fields(spec, window, none + spec.task.work_s),
             lost=none > 0,
             since=none + NEVER,
             answer_tick=np.full(unseen.shape, NEVER, dtype=np.int64),

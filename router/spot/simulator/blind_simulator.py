@@ -82,8 +82,6 @@ def simulate_blind(
 
 
 class _Run(WindowRun[BlindView]):
-    """The simulation of a policy that has to ask zones."""
-
     def __init__(self, inputs: SimulationInputs, guard: GuardMode, fees: ProbeFees) -> None:
         count = inputs.starts.size
         super().__init__(inputs, guard, BlindView.initial(inputs, np.arange(count)))
@@ -114,7 +112,6 @@ class _Run(WindowRun[BlindView]):
         return known.window.size > 0
 
     def apply(self, wish: LaunchRequest) -> None:
-        """Try the launches that are requested."""
         known = self.view
         rows = np.arange(known.window.size)
         order, demand, leave = wish.spot, wish.demand, wish.leave
@@ -136,7 +133,6 @@ class _Run(WindowRun[BlindView]):
         self._record_launches(np.flatnonzero(fresh))
 
     def probe(self, looks: Bools | None) -> None:
-        """Probe these zones and bill it."""
         if looks is None or not looks.any():
             return
         known = self.view
@@ -151,7 +147,6 @@ class _Run(WindowRun[BlindView]):
         self.probes_up[known.window] += found.sum(axis=0)
 
     def finish(self) -> None:
-        """Bill the tick and do its work."""
         known, rows = self.view, np.arange(self.view.window.size)
         spot, demand = known.kind == SPOT, known.kind == ON_DEMAND
         runs = spot | demand
@@ -166,7 +161,6 @@ class _Run(WindowRun[BlindView]):
         self.done_tick[known.window[known.left_s == 0]] = known.tick + 1
 
     def bill(self) -> BlindOutcome:
-        """Return the outcome once all ticks are played."""
         known = self.view
         known.tick = self.inputs.ticks
         self._keep_rows(known.left_s > 0)
@@ -187,7 +181,6 @@ class _Run(WindowRun[BlindView]):
         )
 
     def _apply_exact_guard(self, order: Floats, demand: Ints, leave: Bools) -> tuple[Floats, Ints, Bools]:
-        """Return the request without what could miss the deadline."""
         known, worst = self.view, self.worst_s
         after = (known.ticks - known.tick - 1) * self.g
         spare = after - known.left_s - worst  # seconds of slack if this tick does no work

@@ -75,7 +75,6 @@ class ZoneMoveCosts:
 
     @property
     def longest_s(self) -> int:
-        """The seconds of the longest transfer."""
         return int(self.transfer_s.max())
 
 
@@ -121,7 +120,6 @@ class SimulationSpec:
 
     @property
     def ticks(self) -> int:
-        """The number of ticks of a window."""
         return self.task.ticks(self.tick_s)
 
     @property
@@ -291,7 +289,6 @@ class ZoneMarket:
 
     @property
     def zones(self) -> int:
-        """The number of zones."""
         return len(self.spot_usd)
 
     def homes(self) -> tuple[Ints, Ints]:
@@ -315,7 +312,6 @@ class ZoneMarket:
 
 
 def _round_up(seconds: Ints, part_s: int) -> Ints:
-    """Return the seconds rounded up to whole parts."""
     return np.asarray(-(-seconds // max(1, part_s)) * max(1, part_s), dtype=np.int64)
 
 

@@ -194,28 +194,29 @@ def simulate(
     return run.outcome()
 
 
+def initial_fields(spec: SimulationSpec, window: Ints, left_s: Ints) -> dict[str, Any]:
+    """Return the fields of :class:`WindowView` for these windows before anything ran."""
+    zeros = np.zeros(window.size, dtype=np.int64)
+    return {
+        "tick": 0,
+        "ticks": spec.ticks,
+        "window": window,
+        "left_s": left_s,
+        "kind": zeros.astype(np.int8),
+        "zone": zeros.copy(),
+        "home": zeros + NOWHERE,
+        "delay_s": zeros.copy(),
+        "spot_usd": np.empty((len(spec.zones), window.size)),
+    }
+
+
 def _initial_view(inputs: SimulationInputs, window: Ints, left_s: Ints) -> FullView:
-    """Return the view of these windows before anything ran."""
-    zeros, nowhere = np.zeros(window.size, dtype=np.int64), np.full(window.size, NOWHERE, dtype=np.int64)
-    return FullView(
-        tick=0,
-        ticks=inputs.ticks,
-        window=window,
-        left_s=left_s,
-        kind=np.zeros(window.size, dtype=np.int8),
-        zone=zeros.copy(),
-        home=nowhere.copy(),
-        delay_s=zeros.copy(),
-        spot_usd=np.empty((len(inputs.zones), window.size)),
-        last=nowhere.copy(),
-        kept=zeros.copy(),
-        up=np.empty((len(inputs.zones), window.size), dtype=bool),
-    )
+    zeros = np.zeros(window.size, dtype=np.int64)
+    up = np.empty((len(inputs.zones), window.size), dtype=bool)
+    return FullView(**initial_fields(inputs, window, left_s), last=zeros + NOWHERE, kept=zeros, up=up)
 
 
 class _Run(WindowRun[FullView]):
-    """The simulation of a policy that sees availability."""
-
     def __init__(self, inputs: SimulationInputs, guard: GuardMode, work_s: Ints | None) -> None:
         count = inputs.starts.size
         self.work_s = np.full(count, inputs.task.work_s) if work_s is None else work_s.astype(np.int64)
@@ -248,7 +249,6 @@ class _Run(WindowRun[FullView]):
         return True
 
     def finish(self, kind: InstanceKinds, zone: Ints) -> None:
-        """Apply the actions of one tick."""
         now, inputs = self.view, self.inputs
         rows = np.arange(zone.size)
         kind = np.where((kind == SPOT) & ~(now.up[0] if len(now.up) == 1 else now.up[zone, rows]), IDLE, kind)
@@ -356,7 +356,6 @@ class _Run(WindowRun[FullView]):
         return kind, zone
 
     def _finish_late(self, which: Ints) -> None:
-        """Run these windows on demand after the deadline until their work is done."""
         now = self.view
         zone = find_on_demand_zone(self.inputs, now, which)
         on = now.kind[which] == ON_DEMAND
@@ -375,7 +374,6 @@ class _Run(WindowRun[FullView]):
         self.done_tick[window] = self.inputs.ticks + more
 
     def outcome(self) -> SimulationOutcome:
-        """Return the outcome once all ticks are played."""
         inputs = self.inputs
         if not inputs.ticks:
             self._finish_late(np.arange(inputs.starts.size))

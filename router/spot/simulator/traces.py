@@ -65,12 +65,10 @@ class Series:
 
     @property
     def ticks(self) -> int:
-        """The number of ticks."""
         return int(self.zones[0].counts.size)
 
     @property
     def regions(self) -> tuple[str, ...]:
-        """The region of each zone."""
         return tuple(z.region for z in self.zones)
 
     def up(self, size: int = 1) -> Bools:

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.policies.baselines import order_by_price
+from router.spot.policies.published.baselines import order_by_price
 from router.spot.policies.registry import RegisteredPolicy
 from router.spot.simulator.blind_policy import NEVER, BlindView, LaunchRequest, PolicySession
 from router.spot.simulator.inputs import HOUR_S, SimulationSpec

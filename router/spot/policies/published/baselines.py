@@ -15,9 +15,9 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.policies.optimistic import OptimisticAdapter
+from router.spot.policies import Rule
+from router.spot.policies.published.optimistic import OptimisticAdapter
 from router.spot.policies.registry import LivePolicy, RegisteredPolicy
-from router.spot.policies.rules import Rule
 from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession
 from router.spot.simulator.inputs import SimulationSpec
 from router.spot.simulator.simulation import (

@@ -23,8 +23,8 @@ from typing import Final
 
 import numpy as np
 
+from router.spot.policies import Rule
 from router.spot.policies.registry import LivePolicy, RegisteredPolicy
-from router.spot.policies.rules import Rule
 from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession
 from router.spot.simulator.blind_simulator import PROBE_S
 from router.spot.simulator.inputs import HOUR_S, SimulationSpec
@@ -184,7 +184,6 @@ class _WindowState:
         return self.probed
 
     def _take_answers(self, view: BlindView, row: int) -> None:
-        """Take in the answers to the last tick's probes."""
         for z in self.probed:
             life = self.lives[z]
             if view.answer_tick[z, row] < view.tick - 1:
@@ -481,7 +480,6 @@ class LifetimeEstimator:
 
 
 def _cumulative_hazard(knots: list[tuple[float, float]], age: float, tail: float) -> float:
-    """Return the expected failures up to ``age``."""
     total, last = 0.0, 0.0
     for at, step in knots:
         if at >= age:

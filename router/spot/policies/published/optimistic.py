@@ -16,9 +16,7 @@ from router.spot.simulator.traces import Bools
 class PresentPolicy(Protocol):
     """A policy that looks at no more than the present tick."""
 
-    def begin(self, inputs: SimulationSpec) -> FullInfoSession:
-        """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
-        ...
+    def begin(self, inputs: SimulationSpec) -> FullInfoSession: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Somebody else listens; when nobody does any more, this process does."""
+"""One process listens for all, another once it is gone; and the folder of the sandbox is the same for all of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from router.app import controller as module
-from router.app.controller import claim_shared_port, serve_as_standby
+from router.app.controller import claim_shared_port, serve_as_standby, terraform_environment
+from router.app.settings import read_settings
 from tests.support.new_state import open_state
 from tests.support.state_values import NOW
 
@@ -72,3 +73,15 @@ def test_of_two_who_begin_at_once_one_port_is_everyones(tmp_path: Path) -> None:
         # Where nobody is any more, the next one's is.
         assert claim_shared_port(store, 4003, lambda: NOW, lambda _other: False) == 4003
         assert store.values.get("coordinator_port") == "4003"
+
+
+def test_it_lies_in_the_home_unless_somebody_says_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("STEPFARE_CLOUDS", str(tmp_path / "none.yaml"))
+    opened = read_settings({"PATH": "/bin"})
+    assert opened.sandbox == tmp_path / "home" / "sandbox"
+    assert terraform_environment(opened)["STEPFARE_SANDBOX"] == str(opened.sandbox)
+    assert not opened.sandbox.exists()
+    other = read_settings({"STEPFARE_SANDBOX": str(tmp_path / "cloud")})
+    assert other.sandbox == tmp_path / "cloud"
+    assert terraform_environment(other)["STEPFARE_SANDBOX"] == str(tmp_path / "cloud")

@@ -16,9 +16,9 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.policies.baselines import UniformProgress, rank_by_price_elsewhere
+from router.spot.policies import Rule
+from router.spot.policies.published.baselines import UniformProgress, rank_by_price_elsewhere
 from router.spot.policies.registry import LivePolicy, RegisteredPolicy
-from router.spot.policies.rules import Rule
 from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession
 from router.spot.simulator.inputs import HOUR_S, SimulationSpec
 from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
