@@ -23,7 +23,7 @@ from router.app.queries.quote_acceptance import (
 )
 from router.app.queries.quote_questions import (
     QuestionLimits,
-    QuoteQuestion,
+    QuoteAsked,
     ask_quote,
     check_question,
     prepare_question,
@@ -64,7 +64,7 @@ def submit_plan(context: QueryContext, question: PlanAsked) -> TaskRow:
     return submit_task(context, PLAN, team, request)
 
 
-def submit_question(context: QueryContext, question: QuoteQuestion) -> TaskRow:
+def submit_question(context: QueryContext, question: QuoteAsked) -> TaskRow:
     """Queue a quote. AccessDeniedError, InvalidInputError, TooManyTasksError."""
     checked = check_question(context, question)
     plan = checked.limits.plan
@@ -105,7 +105,7 @@ def run_plan(request: dict[str, Any], progress: Callable[[str], None]) -> WorkRe
     with open_worker_store(now) as store:
         question = PlanAsked.model_validate(request["question"])
         result, plan = make_asked_plan(store, question, now, request["made_by"], progress)
-    return WorkResult(Outcome.DONE, result, plan=plan)
+    return WorkResult(Outcome.DONE, result, made_plan=plan)
 
 
 def run_question(request: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:

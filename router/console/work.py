@@ -72,12 +72,12 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkResult:
-    """The end of the work on a task, with its result or a message; ``plan`` is stored with the end of the task."""
+    """The end of the work on a task, with its result or a message; ``made_plan`` is stored with its end."""
 
     outcome: Outcome
     result: Mapping[str, Any] = field(default_factory=dict)
     message: str = ""
-    plan: MadePlanEntry | None = None
+    made_plan: MadePlanEntry | None = None
 
 
 # A function returns its result, or that with what is to be stored with the end of the task.
@@ -339,7 +339,7 @@ class _TaskLink:
         if self._pending:
             self._flush()
         if ended.outcome is Outcome.DONE:
-            self._tasks.finish(task.id, task.worker, ended.result, at, ended.plan)
+            self._tasks.finish(task.id, task.worker, ended.result, at, ended.made_plan)
         else:
             self._tasks.fail(task.id, task.worker, ended.message, at, ended.result)
 

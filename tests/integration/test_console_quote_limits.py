@@ -15,7 +15,7 @@ from pricing.problems import InvalidInputError
 from router.app.plan import store_plan_inputs
 from router.app.queries.context import QueryContext
 from router.app.queries.quote_acceptance import check_acceptable
-from router.app.queries.quote_questions import QuoteQuestion, check_question
+from router.app.queries.quote_questions import QuoteAsked, check_question
 from router.controller.plans import made_limits, store_limits
 from router.jobs.limits import Limits
 from router.planning.document.restricted_limits import limits_digest, restrict_limits
@@ -131,7 +131,7 @@ def clouds_of(quote: dict[str, Any]) -> set[str]:
 
 def test_before_a_plan_was_made_there_are_no_limits(job: Path, tmp_path: Path) -> None:
     with query_context(tmp_path) as empty:
-        checked = check_question(empty, QuoteQuestion(document=job.read_text(encoding="utf-8"), by="+36h"))
+        checked = check_question(empty, QuoteAsked(document=job.read_text(encoding="utf-8"), by="+36h"))
         assert (checked.limits.limits, checked.limits.plan) == (Limits.none(), None)
         assert "none was made yet, so no limits" in client_as(empty).get("/quotes/new", headers=PAGE).text
 
@@ -253,7 +253,7 @@ def test_no_limits_break_the_server(client: TestClient, job: Path, text: str) ->
 
 def test_errors_of_job_and_limits_are_said_together(context: QueryContext) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        check_question(context, QuoteQuestion(document="name: a\n", by="+36h", limits="cloud: [aws]\n"))
+        check_question(context, QuoteAsked(document="name: a\n", by="+36h", limits="cloud: [aws]\n"))
     assert {problem.where.partition(":")[0] for problem in caught.value.problems} == {"job.yaml", "limits.yaml"}
 
 
@@ -279,7 +279,7 @@ def test_the_form_asks_under_the_limits_that_are_chosen(
     assert client.post("/api/v1/quotes", json=both).status_code == 400
     assert client.post("/api/v1/quotes", json={**both, "limits_of": "mine"}).status_code == 422
     assert client.post("/quotes", data={**fields, "limits_of": "mine"}).status_code == 400
-    as_json = QuoteQuestion(document=fields["document"], by="+48h", limits=json.dumps({"clouds": ["gcp"]}))
+    as_json = QuoteAsked(document=fields["document"], by="+48h", limits=json.dumps({"clouds": ["gcp"]}))
     assert check_question(context, as_json).limits.limits.clouds == ("gcp",)
 
 
@@ -289,7 +289,7 @@ def test_another_deadline_of_a_quote_is_asked_under_its_limits(
     for quote, clouds in ((last["quote"], ("aws", "azure")), (free["quote"], None)):
         shown = client.get(f"/quotes/{quote}", headers=PAGE).text
         assert '<input type="hidden" name="limits_of" value="quote">' in shown
-        again = QuoteQuestion(again=quote, by="+48h", limits_of="quote")
+        again = QuoteAsked(again=quote, by="+48h", limits_of="quote")
         checked = check_question(context, again).limits
         assert checked.limits.clouds == clouds
         assert (checked.plan is not None) is (quote == last["quote"])

@@ -18,7 +18,7 @@ from pricing.problems import InvalidInputError
 from router.access.identity import Identity
 from router.app.queries.context import QueryContext
 from router.app.queries.quote_acceptance import AcceptanceInputs, QuoteAcceptedError, QuoteLaterError, accept_quote
-from router.app.queries.quote_questions import QuoteQuestion, check_question
+from router.app.queries.quote_questions import QuoteAsked, check_question
 from router.app.queries.quotes import find_quote
 from router.app.stored_quotes import put_quote
 from router.config.plan_files import store_quotes
@@ -137,17 +137,17 @@ def test_the_own_deadline_of_a_job_of_tonight_is_that_of_the_plan(context: Query
     made = plan(job, "--name", "night", "--out", tmp_path / "plan.json")
     assert made.exit_code == 0, made.stderr
     later = replace(context, clock=lambda: NIGHT + timedelta(hours=4))
-    for question in (QuoteQuestion(job="letters"), QuoteQuestion(document=job.read_text(encoding="utf-8"))):
+    for question in (QuoteAsked(job="letters"), QuoteAsked(document=job.read_text(encoding="utf-8"))):
         assert check_question(later, question).by == Moment(absolute=NIGHT + timedelta(hours=18))
-    task = submit_question(later, QuoteQuestion(job="letters"))
+    task = submit_question(later, QuoteAsked(job="letters"))
     assert json.loads(task.request)["by"] == "2026-11-22T12:00:00Z"
     # Another job, and a time that is asked for, count from the question.
     other = job.read_text(encoding="utf-8").replace("letters", "others")
-    assert check_question(later, QuoteQuestion(document=other)).by is None
-    assert check_question(later, QuoteQuestion(job="letters", by="+6h")).by == Moment.parse("+6h")
+    assert check_question(later, QuoteAsked(document=other)).by is None
+    assert check_question(later, QuoteAsked(job="letters", by="+6h")).by == Moment.parse("+6h")
     over = replace(context, clock=lambda: NIGHT + timedelta(hours=19))
     with pytest.raises(InvalidInputError, match="2026-11-22 12:00Z, has passed"):
-        check_question(over, QuoteQuestion(job="letters"))
+        check_question(over, QuoteAsked(job="letters"))
 
 
 def test_what_tomorrow_noon_costs_is_on_the_page_of_a_quote(

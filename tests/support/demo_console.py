@@ -25,7 +25,7 @@ from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.access.identity import local_operator
 from router.app.queries.context import QueryContext
-from router.app.queries.quote_questions import QuoteQuestion, ask_quote, check_question
+from router.app.queries.quote_questions import QuoteAsked, ask_quote, check_question
 from router.app.settings import AppSettings
 from router.app.state_restoration import APPROVAL_RULES, DEMO_AT
 from router.config.approval_file import load_approval_rules
@@ -119,7 +119,7 @@ def _play(home: Path, scratch: Path, last_night: Plan, tonight: Plan, folder: Pa
         store_limits(store, plan_content(tonight)["digest"], limits)
         keep_promises(home, _promises(nights))
         asking = replace(context, clock=lambda: DEMO_AT - timedelta(minutes=20), identity=local_operator("kofi@demo"))
-        ask_quote(asking, check_question(asking, QuoteQuestion(job=QUOTED)), lambda _: None)
+        ask_quote(asking, check_question(asking, QuoteAsked(job=QUOTED)), lambda _: None)
         backup = folder / "state.backup"
         backup.unlink(missing_ok=True)
         store.whole.write(backup, ())

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated, Any, Literal
 
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticSerializationError
 
 from pricing.book import PriceBook
@@ -105,23 +108,30 @@ _MAX_SHORT = 40
 _MOST_DOLLARS = 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class QuoteQuestion:
-    """A job, and by when, or for how much money, it is to be done; as text.
+# A form of the console makes one without validation (``model_construct``): :func:`check_question` says all at once.
+class QuoteAsked(BaseModel):
+    """A quote to make: of a job document, of the job of an earlier quote, or of a job that is known by its name."""
 
-    The job is a ``document`` that somebody wrote, the one of the quote ``again``, or the ``job`` of that name that was
-    quoted or planned last. ``by`` "" is its own deadline, in tonight's plan where it is one of the plan's jobs; with
-    ``budget`` the question is how far that goes. Limits are those that somebody wrote (``limits``), none (``limits_of``
-    "none"), those of the quote ``again`` ("quote"), or those of the last plan.
-    """
+    model_config = ConfigDict(extra="forbid")
 
-    document: str = ""
-    again: str = ""
-    job: str = ""
-    by: str = ""
-    budget: str = ""
-    limits: str = ""
-    limits_of: str = ""
+    document: str = Field(
+        default="", max_length=MAX_DOCUMENT, description="One job, as YAML or JSON text. It may name no file or secret."
+    )
+    again: str = Field(default="", max_length=100, description="Id of a quote whose job is quoted again.")
+    job: str = Field(default="", max_length=100, description="Name of a job that was quoted or planned before.")
+    by: str = Field(default="", max_length=40, description="2026-11-25T09:00Z or +36h; else the job's own deadline.")
+    budget: str = Field(default="", max_length=40, description="Dollars: ask how many steps they pay for.")
+    limits: Annotated[str, Field(max_length=MAX_LIMITS)] | dict[str, Any] | None = Field(
+        default=None, description="A limits file as YAML or JSON text, or the same as JSON. It may name no file."
+    )
+    limits_of: Literal["last", "none", "quote"] | None = Field(
+        default=None,
+        description="Where no `limits` are given: those of the last plan (by default), of the quote `again`, or none.",
+    )
+
+    def limits_text(self) -> str:
+        """Return the limits that are written as YAML or JSON; "" without any."""
+        return json.dumps(self.limits, ensure_ascii=False) if isinstance(self.limits, dict) else self.limits or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +153,7 @@ class AskedQuote:
     name: str
 
 
-def check_question(context: QueryContext, question: QuoteQuestion) -> CheckedQuestion:
+def check_question(context: QueryContext, question: QuoteAsked) -> CheckedQuestion:
     """Return the question as values. AccessDeniedError unless who asks may ask for the job's team.
 
     InvalidInputError has every problem, each with line and field. Nothing that the job names is read.
@@ -194,9 +204,7 @@ def _noting(problems: list[Problem]) -> Iterator[None]:
         problems.extend(error.problems)
 
 
-def _limits_of(
-    context: QueryContext, question: QuoteQuestion, stated_limits: Limits | None, team: str
-) -> QuestionLimits:
+def _limits_of(context: QueryContext, question: QuoteAsked, stated_limits: Limits | None, team: str) -> QuestionLimits:
     if stated_limits is not None:
         return QuestionLimits(restrict_limits(stated_limits, team))
     if question.limits_of == QUOTE:
@@ -204,21 +212,22 @@ def _limits_of(
     return limits_of_last_plan(context, team)
 
 
-def _own_limits(question: QuoteQuestion, book: PriceBook) -> Limits | None:
+def _own_limits(question: QuoteAsked, book: PriceBook) -> Limits | None:
     """Return the limits of a question itself; None where those of a plan or quote count. InvalidInputError."""
-    if question.limits_of not in ("", *SOURCES):
+    limits, limits_of = question.limits_text(), question.limits_of or ""
+    if limits_of not in ("", *SOURCES):
         raise InvalidInputError.single("is no choice", field="limits_of", remedy=f"write one of {', '.join(SOURCES)}")
-    if question.limits_of == QUOTE and not question.again:
+    if limits_of == QUOTE and not question.again:
         raise InvalidInputError.single("needs a quote", field="limits_of", remedy="ask a quote again, or choose others")
-    if question.limits and question.limits_of:
+    if limits and limits_of:
         what = "does not go with limits that are written"
         raise InvalidInputError.single(what, field="limits_of", remedy="give one of the two")
-    if question.limits:
-        return parse_own_limits(question.limits, book)
-    return Limits.none() if question.limits_of == NONE else None
+    if limits:
+        return parse_own_limits(limits, book)
+    return Limits.none() if limits_of == NONE else None
 
 
-def _document_of(context: QueryContext, question: QuoteQuestion) -> str:
+def _document_of(context: QueryContext, question: QuoteAsked) -> str:
     """Return the job as it was written. InvalidInputError unless exactly one is named."""
     if sum(map(bool, (question.document, question.again, question.job))) != 1:
         raise InvalidInputError.single("one job is needed", field="job", remedy="write it, or name one that is known")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from router.app.queries.quote_questions import MAX_DOCUMENT, MAX_LIMITS, QuoteQuestion, parse_amount
+from router.app.queries.quote_questions import QuoteAsked, parse_amount
 from router.app.queries.quotes import MOST_LISTED, find_quote, list_quotes, parse_before
 from router.app.stored_quotes import quotes_content
 from router.config.plan_files import QuoteAcceptance, StoredQuote
@@ -20,33 +19,6 @@ from router.console.error_answers import answer_error
 from router.console.site import ConsoleSite
 from router.console.task_kinds import submit_acceptance, submit_question
 from router.quotes.quote_json import quote_to_json
-
-
-class QuoteAsked(BaseModel):
-    """A quote to make: of a job document, of the job of an earlier quote, or of a job that is known by its name."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    document: str = Field(
-        default="", max_length=MAX_DOCUMENT, description="One job, as YAML or JSON text. It may name no file or secret."
-    )
-    again: str = Field(default="", max_length=100, description="Id of a quote whose job is quoted again.")
-    job: str = Field(default="", max_length=100, description="Name of a job that was quoted or planned before.")
-    by: str = Field(default="", max_length=40, description="2026-11-25T09:00Z or +36h; else the job's own deadline.")
-    budget: str = Field(default="", max_length=40, description="Dollars: ask how many steps they pay for.")
-    limits: Annotated[str, Field(max_length=MAX_LIMITS)] | dict[str, Any] | None = Field(
-        default=None, description="A limits file as YAML or JSON text, or the same as JSON. It may name no file."
-    )
-    limits_of: Literal["last", "none", "quote"] | None = Field(
-        default=None,
-        description="Where no `limits` are given: those of the last plan (by default), of the quote `again`, or none.",
-    )
-
-    def question(self) -> QuoteQuestion:
-        """Return the question that it asks."""
-        written = json.dumps(self.limits, ensure_ascii=False) if isinstance(self.limits, dict) else self.limits or ""
-        job_and_end = self.model_dump(exclude={"limits", "limits_of"})
-        return QuoteQuestion(**job_and_end, limits=written, limits_of=self.limits_of or "")
 
 
 class AcceptanceAsked(BaseModel):
@@ -87,7 +59,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
 
     @router.post("/quotes", status_code=202, summary="Ask for a quote", response_model=TaskAnswer)
     def ask(request: Request, body: QuoteAsked) -> Response:
-        return accepted_task(submit_question(site.asked_by(request), body.question()))
+        return accepted_task(submit_question(site.asked_by(request), body))
 
     @router.get("/quotes/{name}", summary="Read a quote, as `stepfare quotes show -o json` prints it")
     def quote(request: Request, name: str) -> Response:

@@ -18,7 +18,7 @@ from router.access.identity import Permission
 from router.app.queries.context import QueryContext
 from router.app.queries.quote_questions import (
     MAX_DOCUMENT,
-    QuoteQuestion,
+    QuoteAsked,
     check_question,
     find_limits_plan,
     parse_amount,
@@ -144,7 +144,7 @@ def _ask(site: ConsoleSite, request: Request, values: Mapping[str, str]) -> Resp
         document = job_of_fields({name: values.get(name, "") for name in _FIELDS})
     elif source == "document":
         document = values.get("file") or values.get("document", "")
-    question = QuoteQuestion(
+    question = QuoteAsked.model_construct(
         document=document,
         again="" if stored is None else stored.name,
         job=values.get("job", "").strip() if source == "job" else "",

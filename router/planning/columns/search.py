@@ -283,7 +283,7 @@ class _Search:
             self.progress(f"a plan of ${plan.usd:,.2f}, bound ${state.bound:,.2f}")
         program = NeighbourhoodProgram(self.totals, state.solution)
         by_windows = bool(windows) and not self.table.has_cover
-        fails, most = [0, 0, 0], (_FAILS, 1, _FAILS_IN_WINDOWS if by_windows else _FAILS)
+        fails, most = [0, 0, 0], (1, _FAILS, _FAILS_IN_WINDOWS if by_windows else _FAILS)
         tries = deque[tuple[float, WholePlan]]()
         for turn in range(_TRIES):
             state = replace(state, plan=plan)
@@ -302,10 +302,10 @@ class _Search:
                 continue
             slack = max(0.0, plan.usd - state.bound)
             by_slots = _SlotSearch(improver, program, windows if by_windows else None, slack)
-            if kind == 0:
+            if kind == 1:
                 better = self._by_columns(improver, plan)
             else:
-                better = self._by_swaps(by_slots, state) if kind == 1 else self._by_slots(by_slots, plan)
+                better = self._by_slots(by_slots, plan) if kind else self._by_swaps(by_slots, state)
             fails[kind] = 0 if better.rank < plan.rank else fails[kind] + 1
             plan = better
             self.progress(f"a plan of ${plan.usd:,.2f}, bound ${state.bound:,.2f}, gap {state.gap:.2%}")
