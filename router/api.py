@@ -21,7 +21,7 @@ from router.app.plan_rerun import run_what_if
 from router.app.quotes import QuoteOptions, make_quotes, prepare_quotes
 from router.app.showback import report_of_files
 from router.config.job_files import load_jobs as read_job_files
-from router.config.limits_file import load_limits as read_limits_file
+from router.config.job_files import load_limits as read_limits_file
 from router.jobs.limits import Limits
 from router.jobs.quantities import Moment
 from router.jobs.spec import Job

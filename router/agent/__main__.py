@@ -17,9 +17,9 @@ def main(arguments: list[str], agent: str) -> int:
 
         return guard.main()
     if arguments == ["--deallocate"]:
-        from router.agent import deallocation
+        from router.agent.lease import deallocate
 
-        return deallocation.main()
+        return deallocate()
     if len(arguments) == 2 and arguments[0] == "--fetch":
         from router.agent import config, fetch
 

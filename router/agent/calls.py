@@ -133,10 +133,7 @@ class CoordinatorClient:
 
 
 def _error_of_response(error: urllib.error.HTTPError) -> Exception:
-    """Return the exception for an HTTP error.
-
-    A 4xx with the coordinator's own error word is a refusal; an error of a proxy or a load balancer is not.
-    """
+    """Return a refusal for a 4xx with the coordinator's own error word; for what a proxy says, that it is away."""
     with error:
         wait = error.headers.get("Retry-After", "")
         try:

@@ -129,7 +129,6 @@ _TYPES_BY_ANNOTATION: dict[str, tuple[type, ...]] = {
 
 
 def read_config(path: str) -> AgentConfig:
-    """Read the configuration from a file. Raises :class:`AgentConfigError`."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -9,17 +9,19 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import signal
 import stat
+import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import router.agent
-from router.agent.atomic_file import write_atomic
 from router.agent.imds import MachineNotice
+from router.agent.output import write_atomic
 from router.agent.protocol import (
     HELPERS,
     INTERRUPTION,
@@ -32,7 +34,6 @@ from router.agent.protocol import (
     SHORTEST_SECONDS,
     STOP,
 )
-from router.agent.stacks import OFFERED
 
 if TYPE_CHECKING:
     from typing import TypeGuard  # 3.10
@@ -155,7 +156,6 @@ class AgentControlFolder:
 
     @property
     def is_open(self) -> bool:
-        """Return whether a request was not answered yet."""
         return bool(self._pending)
 
     @property
@@ -168,8 +168,10 @@ class AgentControlFolder:
         said, progress = self.read("progress.json") or {}, dict(self._saved)
         if _is_whole(said.get("step")):
             progress["step"] = said["step"]
-            progress.update({name: said[name] for name in ("steps",) if _is_whole(said.get(name))})
-            progress.update({name: said[name] for name in ("step_seconds",) if _is_number(said.get(name), 1e9)})
+            if _is_whole(said.get("steps")):
+                progress["steps"] = said["steps"]
+            if _is_number(said.get("step_seconds"), 1e9):
+                progress["step_seconds"] = said["step_seconds"]
         return progress
 
     def _read_answer(self) -> dict[str, Any] | None:
@@ -206,7 +208,6 @@ class AgentControlFolder:
         return {"id": request.id, "failed": why}
 
     def _send_signal(self) -> None:
-        """Send SIGUSR1 to the process that asked for one."""
         try:
             pid = int((self.folder / "wants-signal").read_bytes()[:20])
             if pid > 1:
@@ -243,3 +244,73 @@ def _is_whole(value: Any) -> bool:
 def _is_number(value: Any, highest: float) -> TypeGuard[float]:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return number and math.isfinite(value) and 0 <= value <= highest
+
+
+# A training writes a file of this name and its process id once SIGUSR2 makes it write its stacks (faulthandler).
+OFFERED = "wants-stacks-"
+_DUMP_SECONDS, _MOST_PROCESSES, _LARGEST_DUMP = 10.0, 16, 64 * 1024
+
+
+def keep_stacks(group: int, control: Path, write: Callable[[bytes], None], *, signals: bool) -> None:
+    """Write the stacks of the processes of a group. Never raises for what a process does.
+
+    ``control``: the folder in which trainings offer their own stacks, which follow in their output. ``signals``:
+    whether process ids there are those of this machine.
+    """
+    pids = list(_members(group))
+    write(f"[stepfare: the training stands still; stacks of {len(pids)} processes]\n".encode())
+    spy = shutil.which("py-spy")
+    for pid in pids[:_MOST_PROCESSES]:
+        name = _read(pid, "comm")
+        write(f"[stepfare: process {pid} {name}, waits in {_read(pid, 'wchan') or '?'}]\n".encode())
+        if spy is not None and "python" in name:
+            write(_dump(spy, pid))
+    offered = _ask_for_stacks(control, set(pids)) if signals else 0
+    if spy is None and not offered:
+        write(b"[stepfare: no py-spy on this machine, and the training offers no stacks (docs/checkpoints.md)]\n")
+
+
+def _members(group: int) -> Iterator[int]:
+    for entry in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
+        try:
+            if os.getpgid(int(entry.name)) == group:
+                yield int(entry.name)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+def _read(pid: int, name: str) -> str:
+    try:
+        text = (Path("/proc") / str(pid) / name).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+    return "" if text == "0" else "".join(c if c.isprintable() else " " for c in text[:100])
+
+
+def _dump(spy: str, pid: int) -> bytes:
+    try:
+        done = subprocess.run(
+            [spy, "dump", "--pid", str(pid)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_DUMP_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"[stepfare: py-spy: {type(error).__name__}]\n".encode()
+    return done.stdout[:_LARGEST_DUMP]
+
+
+def _ask_for_stacks(control: Path, pids: set[int]) -> int:
+    """Send SIGUSR2 to the processes of the group that offer their stacks, and return their number."""
+    count = 0
+    for offer in control.glob(f"{OFFERED}*"):
+        pid = offer.name[len(OFFERED) :]
+        if pid.isdigit() and int(pid) in pids:
+            try:
+                os.kill(int(pid), signal.SIGUSR2)
+                count += 1
+            except (ProcessLookupError, PermissionError):
+                continue
+    return count

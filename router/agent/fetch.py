@@ -99,7 +99,6 @@ def _download_with_retries(url: str, file: Path, shown_url: str) -> str:
 
 
 def _download(url: str, file: Path) -> str:
-    """Download a URL into the file and return the SHA-256 of what was written."""
     digest = hashlib.sha256()
     with urllib.request.urlopen(url, timeout=60) as answer, file.open("wb") as out:
         while data := answer.read(2**20):
@@ -184,7 +183,6 @@ def redact_url(url: str) -> str:
 
 
 def main(config: AgentConfig) -> int:
-    """Run the fetch process and return its exit code, 0 or 1."""
     try:
         fetch_code(config)
     except CodeFetchError as error:

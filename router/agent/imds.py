@@ -83,6 +83,13 @@ class MetadataClient:
     def __init__(self, url: str, *, seconds: float) -> None:
         self._url, self._seconds = urlsplit(url), seconds
 
+    def get(self, path: str, headers: Mapping[str, str], *, seconds: float | None = None) -> MetadataAnswer:
+        """Return the answer of a GET. Raises :class:`NoticeSourceError`, also for another status than 200."""
+        answer = self.ask(path, headers, seconds=seconds)
+        if answer.status != OK:
+            raise status_error(path, answer)
+        return answer
+
     def ask(
         self,
         path: str,

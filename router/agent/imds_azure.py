@@ -53,8 +53,8 @@ class ScheduledEventsWatch:
         """Report new events. An incarnation of the document that was read before is not read again."""
         began = time.monotonic()
         if not self._own_name:
-            self._own_name = self._get(NAME).text.strip().lower()
-        answer = self._get(EVENTS, None if self._answered else FIRST_TIMEOUT)
+            self._own_name = self._service.get(NAME, HEADERS).text.strip().lower()
+        answer = self._service.get(EVENTS, HEADERS, seconds=None if self._answered else FIRST_TIMEOUT)
         self._answered = True
         document = _decode_document(answer)
         incarnation = document.get("DocumentIncarnation")
@@ -97,12 +97,6 @@ class ScheduledEventsWatch:
             word == INTERRUPTION and len(event["Resources"]) == 1 and event.get("EventStatus") == "Scheduled"
         )
         return MachineNotice(event["EventId"], word, self._source, left, what, answer.at, waits=is_ours_alone)
-
-    def _get(self, path: str, seconds: float | None = None) -> MetadataAnswer:
-        answer = self._service.ask(path, HEADERS, seconds=seconds)
-        if answer.status != OK:
-            raise status_error(path, answer)
-        return answer
 
 
 def _decode_document(answer: MetadataAnswer) -> dict[str, Any]:

@@ -6,10 +6,15 @@ costing money. A run that is late but still answered is never ended.
 
 from __future__ import annotations
 
+import json
+import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 
 from router.agent.guard import run_quietly
+from router.agent.imds import LINK_LOCAL, MetadataClient, NoticeSourceError
 from router.agent.protocol import END_SERVICE, LIFETIME_TIMER
 
 # systemd ends the machine if the agent cannot: its timer begins anew while the lease lasts, this often in seconds.
@@ -84,5 +89,46 @@ class LifetimeTimer:
             self._run(["systemctl", "restart", LIFETIME_TIMER])
 
     def power_off(self) -> None:
-        """Switch the machine off."""
         self._run(POWER_OFF)
+
+
+MANAGEMENT = "https://management.azure.com"
+RESOURCE = "/metadata/instance/compute/resourceId?api-version=2021-02-01&format=text"
+TOKEN = f"/metadata/identity/oauth2/token?api-version=2018-02-01&resource={MANAGEMENT}/"
+API_VERSION = "2024-07-01"
+HEADERS = {"Metadata": "true"}
+SECONDS = 20.0
+
+Open = Callable[[urllib.request.Request], int]
+
+
+def deallocate(service: str = LINK_LOCAL, open_url: Open | None = None) -> int:
+    """Ask Azure to deallocate this machine; return 0 once it will, 1 where it does not."""
+    try:
+        deallocate_machine(MetadataClient(service, seconds=SECONDS), open_url or _open)
+    except (NoticeSourceError, OSError, ValueError, KeyError) as error:
+        sys.stderr.write(f"stepfare: the machine is not deallocated, and billed until it is: {error}\n")
+        return 1
+    return 0
+
+
+def deallocate_machine(metadata: MetadataClient, open_url: Open) -> None:
+    """Ask for the deallocation of this machine, also one of a scale set: switched off alone it is billed on.
+
+    Its identity needs the right to that. Source: learn.microsoft.com, "States and billing status of Azure Virtual
+    Machines", and Virtual Machines - Deallocate.
+
+    Raises NoticeSourceError, OSError, or ValueError and KeyError for an answer that is not understood.
+    """
+    token = json.loads(metadata.get(TOKEN, HEADERS).text)["access_token"]
+    url = f"{MANAGEMENT}{metadata.get(RESOURCE, HEADERS).text.strip()}/deallocate?api-version={API_VERSION}"
+    request = urllib.request.Request(url, b"", {"Authorization": f"Bearer {token}"}, method="POST")
+    try:
+        open_url(request)
+    except urllib.error.HTTPError as error:
+        raise NoticeSourceError(f"deallocate: HTTP {error.code}") from None
+
+
+def _open(request: urllib.request.Request) -> int:
+    with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+        return int(answer.status)

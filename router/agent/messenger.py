@@ -1,6 +1,6 @@
-"""Threads that talk to the coordinator: one for heartbeats, orders and the outbox, one for urgent messages.
+"""Threads that talk to the coordinator: one for heartbeats and the outbox, one for urgent messages, one for orders.
 
-It never ends the training because the coordinator is away.
+They never end the training because the coordinator is away.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from router.agent import protocol
-from router.agent.atomic_file import write_atomic
 from router.agent.calls import Backoff, CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
-from router.agent.output import OutputTail
+from router.agent.output import OutputTail, write_atomic
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class Outbox:
 FIRST_WAIT, LAST_WAIT = 0.25, 4.0
 Message = tuple[str, dict[str, Any]]
 # Called once a message was accepted.
-AcceptedCallback = Callable[[], None]
+AcceptedCallback = Callable[[], object]
 CHUNK = 65536
 # The only refusal of a heartbeat that ends the training; any other may come from a mistake on the way.
 OVER = "attempt_over"
@@ -130,7 +129,6 @@ class UrgentSender(threading.Thread):
         self._waiting.put(((what, body), then))
 
     def run(self) -> None:
-        """Send messages until :meth:`finish`."""
         while (entry := self._waiting.get()) is not None:
             message, then = entry
             accepted = self._send(message)
@@ -194,7 +192,6 @@ class Messenger(threading.Thread):
         self.checkpoint_seconds: float | None = None
 
     def run(self) -> None:
-        """Send heartbeats until :meth:`finish`."""
         self.urgent.start()
         while not self._wake.wait(self._run_action(self._send_heartbeat)):
             continue
@@ -268,3 +265,73 @@ class Messenger(threading.Thread):
                 # The coordinator understood the message and does not want it, so sending it again would change nothing.
                 self._note(f"{first[0]}: {refused}")
             self._outbox.done()
+
+
+# The longest time in seconds for which a request is held: proxies on the way end silent connections.
+HOLD_SECONDS = 25.0
+FIRST_POLL_WAIT, LAST_POLL_WAIT = 1.0, 30.0
+# The shortest pause between two requests, even if the answer comes at once, and the longest.
+PAUSE, LONGEST_PAUSE = 0.2, 60.0
+# The refusal of a coordinator that does not know this request.
+UNKNOWN = "message"
+
+
+class OrderPoller(threading.Thread):
+    """Polls the coordinator for orders.
+
+    ``who`` goes into every request. ``order`` is called once for each order, with its answer; ``stop`` is the last.
+    """
+
+    def __init__(
+        self,
+        coordinator: CoordinatorClient,
+        *,
+        who: Mapping[str, Any],
+        order: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        super().__init__(name="orders", daemon=True)
+        self._coordinator, self._who, self._order = coordinator, who, order
+        self._ending = threading.Event()
+        self._backoff = Backoff(FIRST_POLL_WAIT, LAST_POLL_WAIT, random.Random())
+        self._seen = ""
+
+    def run(self) -> None:
+        """Poll until :meth:`finish`, or an order to stop."""
+        wait: float | None = 0.0
+        while wait is not None and not self._ending.wait(wait):
+            wait = self._poll()
+
+    def finish(self) -> None:
+        """Stop polling. A request that is held may remain open, but its answer is ignored."""
+        self._ending.set()
+
+    def _poll(self) -> float | None:
+        """Send one request and return the seconds until the next; None: there is none."""
+        body = {**self._who, "seen": self._seen, "wait": HOLD_SECONDS}
+        try:
+            answer = self._coordinator.post("orders", body, wait=HOLD_SECONDS)
+        except CoordinatorRefusalError as refused:
+            if refused.word == UNKNOWN:
+                return None
+            if refused.word == OVER:
+                self._end_polling({})
+                return None
+            return self._backoff.next()
+        except CoordinatorAwayError as away:
+            # The thread that sends heartbeats notes that the coordinator is away.
+            return away.wait or self._backoff.next()
+        self._backoff.reset()
+        if answer.get("order") == protocol.STOP:
+            self._end_polling(answer)
+            return None
+        name = str(answer.get("id"))
+        if answer.get("order") == protocol.CHECKPOINT and name != self._seen and not self._ending.is_set():
+            self._seen = name
+            self._order(protocol.CHECKPOINT, answer)
+            return 0.0
+        retry_seconds = answer.get("retry_seconds")
+        return min(LONGEST_PAUSE, max(PAUSE, retry_seconds)) if isinstance(retry_seconds, (int, float)) else PAUSE
+
+    def _end_polling(self, answer: dict[str, Any]) -> None:
+        if not self._ending.is_set():
+            self._order(protocol.STOP, answer)

@@ -8,29 +8,40 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from router.agent import protocol
-from router.agent.all_reduce import RESULT, AllReduceResult, judge_all_reduce, remove_result, with_all_reduce
 from router.agent.calls import CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
 from router.agent.config import AgentConfig
-from router.agent.control import CONTROL, AgentControlFolder
-from router.agent.fabric import check_fabric, fabric_environment
+from router.agent.control import CONTROL, AgentControlFolder, keep_stacks
 from router.agent.guard import ProcessGuard
 from router.agent.lease import LifetimeTimer, MachineLease
-from router.agent.messenger import Messenger, Outbox
+from router.agent.messenger import Messenger, OrderPoller, Outbox
 from router.agent.notice_listener import NoticeListener
-from router.agent.orders import OrderPoller
 from router.agent.output import OutputTail, RotatingLog, SecretMask
-from router.agent.preflight import PreflightCheck, check_machine, describe_problems
+from router.agent.preflight import (
+    RESULT,
+    AllReduceResult,
+    PreflightCheck,
+    check_machine,
+    describe_problems,
+    judge_all_reduce,
+    with_all_reduce,
+)
 from router.agent.registry import VARIABLES
 from router.agent.rendezvous import GangIncompleteError, RendezvousResult, RendezvousStoppedError, join_gang
-from router.agent.stacks import keep_stacks
-from router.agent.starters import JobEnvironment, clean_up_command, command_line, gang_environment
+from router.agent.starters import (
+    JobEnvironment,
+    check_fabric,
+    clean_up_command,
+    command_line,
+    fabric_environment,
+    gang_environment,
+)
 from router.agent.supervise import AgentEvent, ProcessExit, SupervisedProcess
 
 TAIL = 256 * 1024
@@ -236,15 +247,14 @@ class RankAgent:
             self._request_checkpoint,
             self._measure_gang if measures else None,
         )
-        command, environment = self._command(self._config, meeting)
+        command, environment = self._command(meeting.config, meeting.addresses)
         self._state = protocol.RUNNING
         return self._run_process(command, environment, clean_up_command(self._config))
 
-    def _command(self, config: AgentConfig, meeting: RendezvousResult) -> tuple[list[str], dict[str, str]]:
+    def _command(self, config: AgentConfig, addresses: Sequence[str]) -> tuple[list[str], dict[str, str]]:
         """Return the command line of the configuration in this gang, and its environment."""
-        config = replace(config, resume_step=meeting.resume_step, resume_manifest=meeting.resume_manifest)
         given = {**self._given.plain, **self._given.secret}
-        variables = gang_environment(config, meeting.address, meeting.port, meeting.addresses)
+        variables = gang_environment(config, addresses)
         variables |= fabric_environment(config, given, self._environment)
         names = {*variables, CONTROL, *given} - VARIABLES
         variables |= self._control.environment(self._environment)
@@ -252,9 +262,9 @@ class RankAgent:
 
     def _measure_gang(self, meeting: RendezvousResult) -> None:
         """Take part in an all-reduce over the gang. Rank 0 reports it, and ends where the machines have to be fit."""
-        config = with_all_reduce(self._config)
-        remove_result(self._control.folder)
-        command, environment = self._command(config, meeting)
+        config = with_all_reduce(meeting.config)
+        (self._control.folder / RESULT).unlink(missing_ok=True)
+        command, environment = self._command(config, meeting.addresses)
         tail, mask = OutputTail(LAST_BYTES), SecretMask(self._secrets)
         outcome = self._run_process(
             command,
@@ -354,7 +364,6 @@ class RankAgent:
         threading.Thread(target=keep_stacks, args=arguments, kwargs={"signals": signals}, daemon=True).start()
 
     def _request_checkpoint(self, event: AgentEvent) -> bool:
-        """Request a checkpoint if the event calls for one; return whether it does."""
         if event.kind == "notice":
             self._control.announced(event.detail)
         elif event.kind == "checkpoint":
@@ -362,7 +371,6 @@ class RankAgent:
         return event.kind in ("notice", "checkpoint")
 
     def _send_answers(self, answers: list[dict[str, Any]]) -> None:
-        """Send the training's answers about its checkpoints to the coordinator at once."""
         for answer in answers:
             then = self._notices.once_saved(answer["id"])
             self._messenger.urgent.put("saved", {**self._identity, **answer}, then)

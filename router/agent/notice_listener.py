@@ -85,29 +85,25 @@ class NoticeListener:
 
         Only some clouds ask; the event then begins for every machine that the notice names.
         """
-        for watch in self._watches:
-            acknowledge_event = getattr(watch, "acknowledge", None)
-            if acknowledge_event is not None:
-                try:
-                    acknowledge_event(id_)
-                except Exception as error:
-                    self._note(f"notice {id_} not acknowledged: {error}")
-                    return False
-                return True
-        return False
+        acknowledge_event = next(filter(None, (getattr(w, "acknowledge", None) for w in self._watches)), None)
+        if acknowledge_event is None:
+            return False
+        try:
+            acknowledge_event(id_)
+        except Exception as error:
+            self._note(f"notice {id_} not acknowledged: {error}")
+            return False
+        self._note(f"notice {id_}: told the cloud that it may begin")
+        return True
 
-    def once_saved(self, id_: str) -> Callable[[], None] | None:
+    def once_saved(self, id_: str) -> Callable[[], object] | None:
         """Return what to do once the coordinator knows the outcome of the checkpoint for a notice.
 
         The result tells the cloud that the event may begin. None where the cloud does not wait for that, or there is no
         such notice.
         """
         waits = any(notice.waits and notice.id == id_ for notice in self.heard)
-        return partial(self._let_begin, id_) if waits else None
-
-    def _let_begin(self, id_: str) -> None:
-        if self.acknowledge(id_):
-            self._note(f"notice {id_}: told the cloud that it may begin")
+        return partial(self.acknowledge, id_) if waits else None
 
     def finish(self, seconds: float) -> bool:
         """Stop listening and wait up to ``seconds`` until the coordinator took all notices; return whether it did."""

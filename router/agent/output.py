@@ -1,4 +1,4 @@
-"""The training's output: secrets masked, even if split over two reads, in stores of bounded size."""
+"""The training's output, masked and in stores of bounded size, and small files that are replaced as a whole."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ class SecretMask:
 
 
 def _overlap(data: bytes, secret: bytes) -> int:
-    """Return the length of the longest end of ``data`` that is a proper beginning of ``secret``."""
     longest = min(len(data), len(secret) - 1)
     return next((size for size in range(longest, 0, -1) if data.endswith(secret[:size])), 0)
 
@@ -121,3 +120,15 @@ class OutputTail:
             data = bytes(self._data)
             self._data.clear()
             return self._end - len(data), data
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replace the content of a file that its owner alone may read. OSError.
+
+    Nothing is flushed to the disk, so that a power cut may lose it.
+    """
+    partial = path.with_name(f".{path.name}.part")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as file:  # noqa: PTH123
+        file.write(data)
+    partial.replace(path)

@@ -7,6 +7,7 @@ import random
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -31,15 +32,11 @@ class RendezvousStoppedError(Exception):
 class RendezvousResult(NamedTuple):
     """The result once all ranks have called.
 
-    ``address`` and ``port`` are rank 0's. ``resume_step`` and ``resume_manifest`` are the last checkpoint that is
-    confirmed by now ("": there is none). ``addresses`` are those of all ranks in their order; empty where the
-    coordinator does not send them.
+    ``config`` names rank 0's address and port, and the last checkpoint that is confirmed by now. ``addresses`` are
+    those of all ranks in their order; empty where the coordinator does not send them.
     """
 
-    address: str
-    port: int
-    resume_step: int
-    resume_manifest: str
+    config: AgentConfig
     addresses: tuple[str, ...] = ()
 
 
@@ -97,8 +94,8 @@ def join_gang(
         try:
             body["address"] = own_address(config)
             answer = coordinator.post("hello", body)
-            if result := _parse_answer(config, answer):
-                return result
+            if answer.get("go") is True:
+                return _parse_place(config, answer)
             if measure is not None and isinstance(where := answer.get(MEASURE), dict):
                 began = time.monotonic()
                 measure(_parse_place(config, where))
@@ -118,10 +115,7 @@ def join_gang(
 
 
 def _pause(events: queue.SimpleQueue[AgentEvent], seconds: float, ask: Callable[[AgentEvent], bool]) -> None:
-    """Wait, and raise :class:`RendezvousStoppedError` at an event that ends the waiting.
-
-    A notice does not end it: the coordinator decides what a preempted machine means for its gang.
-    """
+    # A notice does not end the waiting: the coordinator decides what a preempted machine means for its gang.
     limit = time.monotonic() + seconds
     while (remaining := limit - time.monotonic()) > 0:
         try:
@@ -132,26 +126,15 @@ def _pause(events: queue.SimpleQueue[AgentEvent], seconds: float, ask: Callable[
             raise RendezvousStoppedError(event)
 
 
-def _parse_answer(config: AgentConfig, answer: dict[str, Any]) -> RendezvousResult | None:
-    return _parse_place(config, answer) if answer.get("go") is True else None
-
-
 def _parse_place(config: AgentConfig, answer: dict[str, Any]) -> RendezvousResult:
-    step, manifest = answer.get("resume_step"), answer.get("resume_manifest")
-    if not isinstance(step, int) or not isinstance(manifest, str) or step < 0:
-        step, manifest = config.resume_step, config.resume_manifest
-    addresses = _parse_addresses(config, answer)
-    if config.master_address is not None:
-        return RendezvousResult(config.master_address, config.master_port, step, manifest, addresses)
-    address, port = answer.get("master_address"), answer.get("master_port")
-    if not isinstance(address, str) or not address or not isinstance(port, int) or not 0 < port < 65536:
-        raise CoordinatorAwayError("hello: the answer does not say where rank 0 is")
-    return RendezvousResult(address, port, step, manifest, addresses)
-
-
-def _parse_addresses(config: AgentConfig, answer: dict[str, Any]) -> tuple[str, ...]:
-    """The addresses of all ranks; empty where the answer does not name one for each."""
-    listed = answer.get("addresses")
-    if not isinstance(listed, list) or len(listed) != config.nodes:
-        return ()
-    return tuple(listed) if all(isinstance(one, str) and one for one in listed) else ()
+    step, manifest, listed = (answer.get(name) for name in ("resume_step", "resume_manifest", "addresses"))
+    if isinstance(step, int) and isinstance(manifest, str) and step >= 0:
+        config = replace(config, resume_step=step, resume_manifest=manifest)
+    if config.master_address is None:
+        address, port = answer.get("master_address"), answer.get("master_port")
+        if not isinstance(address, str) or not address or not isinstance(port, int) or not 0 < port < 65536:
+            raise CoordinatorAwayError("hello: the answer does not say where rank 0 is")
+        config = replace(config, master_address=address, master_port=port)
+    if not isinstance(listed, list) or len(listed) != config.nodes or not all(isinstance(a, str) and a for a in listed):
+        listed = []
+    return RendezvousResult(config, tuple(listed))

@@ -45,7 +45,6 @@ class ProcessExit:
 
     @property
     def fine(self) -> bool:
-        """True if the process ended with 0."""
         return self.code == 0
 
 

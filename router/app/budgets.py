@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pricing.money import Usd
 from router.app.bill_views import BooksView, budgets_in, view_of
 from router.app.month_books import has_bills, open_month_books
-from router.controller.plan_limits import apply_hard_budgets, fill_recent_use, fill_spending
+from router.controller.plans import apply_hard_budgets, fill_recent_use, fill_spending
 from router.jobs.limits import Limits
 from router.ledger.budget import Budget, BudgetStatus, Scope, budgets_in_force, spent_of
 from router.ledger.entry import CURRENCY

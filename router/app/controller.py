@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
+import json
+import ssl
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pricing.book_file import embedded_book
 from pricing.places import PROVISIONABLE_CLOUDS
@@ -22,12 +27,12 @@ from providers.registry import open_fleet, open_notices
 from providers.session import QUEUE_OPTION, Session
 from providers.static.pool import Pool
 from router import installed_version
+from router.agent.protocol import LOOPBACK
 from router.app.settings import HEALTH_SECONDS, PORT, SANDBOX, AppSettings, local_url
 from router.controller.context import ControllerContext, Reporter
-from router.controller.workspace.workspaces import GRACE_SECONDS, CoordinatorEndpoint
-from router.controller.workspace.zipapp import pack_agent
+from router.controller.workspace.bootstrap import CoordinatorEndpoint, pack_agent
+from router.controller.workspace.workspaces import GRACE_SECONDS
 from router.coordinator.handlers import AgentMessageHandler
-from router.coordinator.health import is_serving
 from router.deploy.cloud_settings import HostEntry
 from router.deploy.notify_settings import resolve_reference
 from router.prices.cloud_settings import LoadedClouds
@@ -293,3 +298,23 @@ def _text(name: str) -> str:
         return Path(name).expanduser().read_text(encoding="utf-8")
     except OSError as error:
         raise InvalidInputError.single(f"cannot be read: {error.strerror}", where=name) from None
+
+
+_LARGEST_HEALTH = 4096
+
+
+def is_serving(url: str, state_id: str, timeout: float, ca_file: str | None = None) -> bool:
+    """Return whether a coordinator of that state answers at the URL within ``timeout`` seconds. Raises nothing."""
+    handlers: list[urllib.request.BaseHandler] = []
+    try:
+        if urlsplit(url).scheme == "https":
+            context = ssl.create_default_context(cafile=ca_file)
+            handlers.append(urllib.request.HTTPSHandler(context=context))
+        if urlsplit(url).hostname in LOOPBACK:
+            handlers.append(urllib.request.ProxyHandler({}))
+        opener = urllib.request.build_opener(*handlers)
+        with opener.open(f"{url.rstrip('/')}/v1/health", timeout=timeout) as answer:
+            content = json.loads(answer.read(_LARGEST_HEALTH))
+    except (OSError, http.client.HTTPException, ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and content.get("state") == state_id

@@ -12,9 +12,8 @@ from pricing.problems import InvalidInputError, Problem
 from pricing.units import format_count
 from router.app.learned import RunReader, read_no_runs
 from router.config.book_check import check_against_book, check_limits_against_book
-from router.config.job_files import JobSource, LoadedJobs, load_jobs
-from router.config.limits_file import LoadedLimits, load_limits, teams_without_jobs
-from router.controller.plan_limits import BudgetSource, budget_sources, store_limits, store_made_limits
+from router.config.job_files import JobSource, LoadedJobs, LoadedLimits, load_jobs, load_limits, teams_without_jobs
+from router.controller.plans import BudgetSource, budget_sources, store_limits, store_made_limits
 from router.controller.provision.data_transfer import with_known_copies
 from router.jobs.experience import learn
 from router.jobs.job_json import job_json

@@ -11,7 +11,7 @@ from pricing.book import PriceBook
 from pricing.problems import InvalidInputError, Problem
 from router.app.parallel import Advance, Engine, run_tasks
 from router.app.plan import PlanOptions, plan_request
-from router.controller.plan_limits import made_limits
+from router.controller.plans import made_limits
 from router.controller.provision.data_transfer import as_planned
 from router.jobs.job_json import read_job
 from router.jobs.spec import Job

@@ -18,7 +18,7 @@ from router.config.plan_files import (
     read_quote,
     store_acceptance,
 )
-from router.controller.plan_limits import put_limits
+from router.controller.plans import put_limits
 from router.jobs.limits import Limits
 from router.quotes.quote import Quote
 from router.quotes.quote_json import quote_content, quote_from_json, quote_to_json

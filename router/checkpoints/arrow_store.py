@@ -7,8 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from router.checkpoints.errors import StorageError
-from router.checkpoints.object_store import CheckpointStore, ListedFile, StoreReader, StoreSink
+from router.checkpoints.object_store import CheckpointStore, ListedFile, StorageError, StoreReader, StoreSink
 
 SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss")
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")

@@ -13,12 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 
-from router.checkpoints.checkpoints import FileJournal
-from router.checkpoints.errors import IncompleteCheckpointError, StorageError
-from router.checkpoints.manifest import CheckpointFile, leads_outside
-from router.checkpoints.object_store import CheckpointStore, ListedFile
-from router.checkpoints.rate_limit import TransferLimits
-from router.checkpoints.transfer import PARALLEL, TransferWork, collect_results
+from router.checkpoints.checkpoints import CheckpointFile, FileJournal, leads_outside
+from router.checkpoints.object_store import CheckpointStore, IncompleteCheckpointError, ListedFile, StorageError
+from router.checkpoints.transfer import PARALLEL, TransferLimits, TransferWork, collect_results
 
 MANIFEST, FILES = "manifest.json", "files"
 _VERSION = 1
@@ -27,12 +24,9 @@ _LARGEST_MANIFEST = 2**31
 
 
 @dataclass(frozen=True)
-class DataFile:
-    """A file of a copy: its size and last change at the source, and the digest of what was read there."""
+class DataFile(ListedFile):
+    """A file of a copy, as it is listed at the source, with the digest of what was read there."""
 
-    path: str
-    bytes: int
-    modified: int
     sha256: str
 
 
@@ -86,7 +80,7 @@ def copy_data(
         for path in sorted(surplus):
             work.retry(partial(target.remove, path), target.where(path))
         _check_copy(work, source, target, listed)
-        files = [asdict(file) for file in sorted([*kept, *copied], key=_path_of)]
+        files = [asdict(file) for file in sorted([*kept, *copied], key=lambda file: file.path)]
         text = json.dumps({"version": _VERSION, "files": files})
         pace.check()
         work.retry(partial(target.put, MANIFEST, text.encode()), target.where(MANIFEST))
@@ -113,10 +107,6 @@ def _check_listing(source: CheckpointStore, target: CheckpointStore, listed: lis
     large = target.largest_file
     if large is not None and any(file.bytes > large for file in listed):
         raise StorageError(f"a file of {source.url} is over {large // 2**30} GiB", "write it as several files")
-
-
-def _path_of(file: DataFile) -> str:
-    return file.path
 
 
 def _target_path(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Stores of checkpoints: the interface that a transfer needs, and a local folder as a store."""
+"""Stores of checkpoints: the interface that a transfer needs, a local folder as a store, and their errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,26 @@ from pathlib import Path
 from typing import Protocol
 
 from pricing.atomic_file import open_atomic, sync_folder
-from router.checkpoints.errors import StorageError
+
+
+class StorageError(Exception):
+    """An operation on durable storage failed; ``remedy`` says what would help."""
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+class IncompleteCheckpointError(StorageError):
+    """A checkpoint is torn, was changed, or is gone: use another one."""
+
+
+class OutOfTimeError(StorageError):
+    """The time was over. Files that were copied stay and need not be copied again."""
+
+
+class CancelledError(StorageError):
+    """The transfer was cancelled because something else is to be done first."""
 
 
 @dataclass(frozen=True)

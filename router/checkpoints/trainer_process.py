@@ -89,7 +89,6 @@ def _wait_for_both(
 
 
 def _finish_upload(uploading: subprocess.Popen[bytes]) -> int:
-    """Let the uploader copy the rest, and return its exit code."""
     assert uploading.stdin is not None
     with suppress(OSError):
         uploading.stdin.close()

@@ -5,19 +5,104 @@ It answers the agent's requests once the checkpoints are durable.
 
 from __future__ import annotations
 
+import json
+import os
+import stat
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from router.checkpoints.checkpoints import CopyJournal, read_manifest, remove_old_checkpoints
-from router.checkpoints.control_folder import SaveMessage, UploaderControlFolder
-from router.checkpoints.errors import CancelledError, IncompleteCheckpointError, StorageError
-from router.checkpoints.manifest import LARGEST_BYTES, CheckpointManifest, parse_manifest, parse_step
-from router.checkpoints.object_store import CheckpointStore, FolderStore
-from router.checkpoints.rate_limit import TransferLimits
-from router.checkpoints.transfer import PARALLEL, TransferResult, transfer_checkpoint
+from pricing.atomic_file import write_atomic
+from router.checkpoints.checkpoints import (
+    LARGEST_BYTES,
+    CheckpointManifest,
+    CopyJournal,
+    parse_manifest,
+    parse_step,
+    read_manifest,
+    remove_old_checkpoints,
+)
+from router.checkpoints.object_store import (
+    CancelledError,
+    CheckpointStore,
+    FolderStore,
+    IncompleteCheckpointError,
+    StorageError,
+)
+from router.checkpoints.transfer import PARALLEL, TransferLimits, TransferResult, transfer_checkpoint
+
+VERSION = 1
+_LARGEST_FILE = 65536
+
+
+@dataclass(frozen=True)
+class SaveMessage:
+    """A message that the training saved a checkpoint in its folder, or failed to.
+
+    ``after``: the last request answered before.
+    """
+
+    id: str
+    after: str
+    step: int
+    seconds: float
+    failed: str | None = None
+
+
+class UploaderControlFolder:
+    """The control folder of one training.
+
+    The job writes some of its files, so none of their content stops the uploader.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._seen: tuple[int, int, int] | None = None
+
+    def written(self) -> SaveMessage | None:
+        """Return the training's message, if it is new since the last call."""
+        try:
+            found = (self._folder / "written.json").stat()
+        except OSError:
+            return None
+        now = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if now == self._seen:
+            return None
+        self._seen = now
+        said = self._read("written.json")
+        with suppress(TypeError, ValueError, KeyError):
+            name, after = str(said.get("id", "")), str(said.get("after", ""))
+            if "failed" in said:
+                return SaveMessage(name, after, -1, 0.0, str(said["failed"]))
+            return SaveMessage(name, after, int(said["step"]), float(said.get("seconds", 0.0)))
+        return None
+
+    def until(self) -> tuple[str, float] | None:
+        """Return the last request: its id, and the moment of ``time.monotonic`` until which it wants an answer."""
+        said = self._read("request.json")
+        with suppress(TypeError, ValueError, KeyError):
+            return str(said["id"]), float(said["until"])
+        return None
+
+    def say(self, body: dict[str, Any]) -> None:
+        """Write an answer to the agent. If the disk does not take it, the answer is lost."""
+        with suppress(OSError):
+            write_atomic(self._folder / "saved.json", json.dumps({"version": VERSION, **body}), durable=False)
+
+    def _read(self, name: str) -> dict[str, Any]:
+        """Return the object in a file. A pipe of that name is not read: it would block the uploader."""
+        with suppress(OSError, ValueError, RecursionError):
+            descriptor = os.open(self._folder / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(descriptor, "rb") as file:  # noqa: PTH123
+                plain = stat.S_ISREG(os.fstat(descriptor).st_mode)
+                content = json.loads(file.read(_LARGEST_FILE)) if plain else None
+                return content if isinstance(content, dict) else {}
+        return {}
+
 
 # How often the folders are read, in seconds: with an agent, and without.
 LOOK_SECONDS, IDLE_SECONDS = 0.05, 0.5
@@ -65,11 +150,10 @@ class Uploader:
         answers: UploaderControlFolder | None,
         how: UploadSettings,
         tell: Callable[[str], None],
-        ticks: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._sleep = sleep
-        self._target, self._answers, self._how, self._tell, self._ticks = target, answers, how, tell, ticks
+        self._target, self._answers, self._how, self._tell = target, answers, how, tell
         self._source = FolderStore(folder)
         self._journal = CopyJournal(self._source.path, target.url) if how.leads else None
         self._marks: dict[str, tuple[int, int]] | None = None
@@ -99,9 +183,9 @@ class Uploader:
             while not stop():
                 self.look()
                 time.sleep(pause)
-            self._end = self._ticks() + grace
+            self._end = time.monotonic() + grace
             self.look()
-            while not (self.is_idle and self._removal is None) and self._ticks() < self._end:
+            while not (self.is_idle and self._removal is None) and time.monotonic() < self._end:
                 time.sleep(LOOK_SECONDS)
                 self.look()
             return self.is_idle
@@ -158,9 +242,9 @@ class Uploader:
         """Return the time left; None: as long as it takes."""
         ends = [] if self._end is None else [self._end]
         request = self._answers.until() if self._answers is not None else None
-        if request is not None and request[0] != self._last_answered and request[1] > self._ticks():
+        if request is not None and request[0] != self._last_answered and request[1] > time.monotonic():
             ends.append(request[1])
-        return min(ends) - self._ticks() if ends else None
+        return min(ends) - time.monotonic() if ends else None
 
     def _start_next(self) -> None:
         """Start the next copy; the one under way may have to give way to it."""
@@ -168,11 +252,11 @@ class Uploader:
             return
         seconds = self._seconds()
         if not self._how.leads:
-            if self._job is None and self._ticks() >= self._not_before:
-                self._not_before = self._ticks() + IDLE_SECONDS
+            if self._job is None and time.monotonic() >= self._not_before:
+                self._not_before = time.monotonic() + IDLE_SECONDS
                 waiting = self._waiting
                 find = self._pool.submit(_find_durable, waiting, self._target)
-                self._job = (None, TransferLimits(ticks=self._ticks), find)
+                self._job = (None, TransferLimits(), find)
             return
         self._start_copy(seconds)
 
@@ -191,11 +275,11 @@ class Uploader:
             return
         if seconds is not None:
             self._not_before = min(self._not_before, self._failed_at + _LONGEST_PRESSED)
-        if self._ticks() < self._not_before:
+        if time.monotonic() < self._not_before:
             return
         manifest = next(one for one in self._waiting if one.step == chosen)
         most = self._how.bytes_per_second if seconds is None else None
-        own = TransferLimits(bytes_per_second=most, rate=self._rate, ticks=self._ticks)
+        own = TransferLimits(bytes_per_second=most, rate=self._rate)
         self._job = (manifest, own, self._pool.submit(lambda: (manifest, self._copy(manifest, own))))
 
     def _copy(self, manifest: CheckpointManifest, pace: TransferLimits) -> TransferResult:
@@ -227,7 +311,7 @@ class Uploader:
             self._give_up(manifest, str(error))
             return
         except (StorageError, OSError) as error:
-            self._failed_at, pause = self._ticks(), min(_LONGEST_PAUSE, _PAUSE * 2 ** min(self._failures, 10))
+            self._failed_at, pause = time.monotonic(), min(_LONGEST_PAUSE, _PAUSE * 2 ** min(self._failures, 10))
             self._failures, self._not_before = self._failures + 1, self._failed_at + pause
             self._tell(f"not copied yet, again in {pause:g} s: {error}")
             return
@@ -285,7 +369,6 @@ class Uploader:
 
 
 def _find_durable(waiting: Sequence[CheckpointManifest], target: CheckpointStore) -> DurableCopy | None:
-    """Return the newest of them that is durable."""
     for manifest in reversed(waiting):
         there = read_manifest(target, manifest.step)
         if there is not None and there.is_same(manifest):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from router.controller.accept.approval import ApprovalRules
     from router.controller.accept.guardrails import CostLimits, CurrentPrice, Refusal
     from router.controller.context import ControllerContext
-    from router.controller.orders import Order
+    from router.controller.plans import Order
     from router.controller.provision.provision_order import ProvisionResult
     from router.jobs.spec import Job
     from router.planning.document.plan import Plan
@@ -165,9 +165,8 @@ class _Work:
         override_policy: bool,
         rules: ApprovalRules | None = None,
     ) -> None:
-        from router.config.limits_file import read_limits
-        from router.controller.orders import orders_of
-        from router.controller.plan_limits import knows_limits, limits_json
+        from router.config.job_files import read_limits
+        from router.controller.plans import knows_limits, limits_json, orders_of
         from router.jobs.limits import Limits
         from router.planning.document.plan_json import plan_content
         from router.prices.books import load_book

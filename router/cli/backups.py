@@ -102,7 +102,7 @@ def backup_state(
     \b
     stepfare state backup /mnt/safe/state-2026-11-23.gz
     """
-    from router.controller.supervise.worker_pool import APPLY_LOCK
+    from router.controller.context import APPLY_LOCK
     from router.controller.workspace.run_folders import files_to_back_up
     from router.state.lock_owner import LockOwner
 

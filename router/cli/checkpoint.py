@@ -18,10 +18,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from router.checkpoints.arrow_store import SCHEMES, open_arrow_store
-from router.checkpoints.errors import IncompleteCheckpointError, OutOfTimeError, StorageError
-from router.checkpoints.manifest import CheckpointManifest, parse_step
-from router.checkpoints.object_store import CheckpointStore, FolderStore, open_checkpoint_store
-from router.checkpoints.rate_limit import TransferLimits
+from router.checkpoints.checkpoints import CheckpointManifest, parse_step
+from router.checkpoints.object_store import (
+    CheckpointStore,
+    FolderStore,
+    IncompleteCheckpointError,
+    OutOfTimeError,
+    StorageError,
+    open_checkpoint_store,
+)
+from router.checkpoints.transfer import TransferLimits
 from router.cli import console
 from router.cli.console import WORDS_AFTER_DASHES, CommandError, ExitCode
 from router.cli.options import TableFormat, TableOutput, option_error
@@ -372,8 +378,7 @@ def watch(
 
     The exit code is 5 if the newest checkpoint could not be copied within --grace.
     """
-    from router.checkpoints.control_folder import UploaderControlFolder
-    from router.checkpoints.uploader import Uploader, UploadSettings
+    from router.checkpoints.uploader import Uploader, UploaderControlFolder, UploadSettings
 
     most = build_rate_limit(None, max_mbps).rate
     environment = os.environ  # noqa: TID251

@@ -123,8 +123,7 @@ def _in_progress(store: StateStore, copies: Sequence[DataCopy]) -> Collection[Da
 def _remove_copy(store: StateStore, copy: DataCopy, now: datetime) -> str:
     """Remove the objects of a copy, then its record; return why that could not be done, "" where it could."""
     from router.checkpoints.arrow_store import open_arrow_store
-    from router.checkpoints.errors import StorageError
-    from router.checkpoints.object_store import open_checkpoint_store
+    from router.checkpoints.object_store import StorageError, open_checkpoint_store
 
     # From now on no plan counts on it, however far the removal gets.
     store.data_copies.put(replace(copy, made_at=None))

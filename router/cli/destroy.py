@@ -272,7 +272,7 @@ def sweep(
 def _look(
     site: ControllerContext, clouds: Sequence[str], regions: Mapping[str, Sequence[str]], state: str
 ) -> OrphanReport:
-    from router.controller.supervise.worker_pool import apply_lock
+    from router.controller.context import apply_lock
     from router.controller.sweep import find_orphans
 
     try:

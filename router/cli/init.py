@@ -225,8 +225,7 @@ def _parse_gangs(
 def _check(prepared: Path, now: datetime, book: PriceBook) -> None:
     """Load each prepared file as the other commands do. InvalidInputError for what they would refuse."""
     from router.config.book_check import check_against_book, check_limits_against_book
-    from router.config.job_files import load_jobs
-    from router.config.limits_file import load_limits
+    from router.config.job_files import load_jobs, load_limits
     from router.config.settings_files import load_clouds, load_deploy
 
     clouds, limits, deploy, job = (prepared / name for name in FILE_NAMES)

@@ -366,7 +366,7 @@ def unpriced_lines(unpriced: UnpricedEntries) -> list[str]:
 
 
 def _read_accounts(accounts: Path | None) -> Showback:
-    from router.config.document_file import read_showback
+    from router.config.document_file import read_single_document
     from router.showback.accounts import Showback
 
-    return Showback() if accounts is None else read_showback(accounts)
+    return Showback() if accounts is None else read_single_document(accounts, Showback)

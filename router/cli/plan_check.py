@@ -25,7 +25,7 @@ from router.controller.accept.guardrails import (
     current_prices,
     find_refusals,
 )
-from router.controller.orders import Order, orders_of
+from router.controller.plans import Order, orders_of
 from router.planning.document.plan import Plan
 from router.planning.document.plan_json import plan_content
 from router.planning.document.plan_terms import BOOK
@@ -87,7 +87,7 @@ def check(
     stepfare plan check plan.json
     stepfare plan check plan.json --max-cost 5000 -o json
     """
-    from router.config.limits_file import read_limits
+    from router.config.job_files import read_limits
     from router.config.plan_files import read_plan
     from router.prices.books import load_book
 
@@ -113,7 +113,7 @@ def _ask_state(plan: Plan) -> tuple[Limits, bool, Usd]:
     """Return the limits that the plan was made with, whether the state knows them, and the money at risk."""
     from router.app.queries.approvals import stored_jobs
     from router.controller.accept.approval import at_risk_by_team
-    from router.controller.plan_limits import knows_limits, made_limits
+    from router.controller.plans import knows_limits, made_limits
 
     digest: str = plan_content(plan)["digest"]
     with open_state_if_any() as store:

@@ -204,10 +204,8 @@ def report_plan_inputs(prepared: PreparedPlan, state: PresentState) -> None:
     for each in prepared.budgets if state.is_present else ():
         whose = "hard budget (`stepfare budget`)" if each.hard else "budget (limits file)"
         spent = "by the ledger and bills" if each.counted else "by the limits file"
-        console.note(
-            f"team {each.team}: {format_usd(each.spent)} of the {whose} of {format_usd(each.usd)} for "
-            f"{state.moment:%Y-%m} is spent, {spent}"
-        )
+        team, of_it = each.team, f"{format_usd(each.team.spent)} of the {whose} of {format_usd(each.team.budget)}"
+        console.note(f"team {team.team}: {of_it} for {state.moment:%Y-%m} is spent, {spent}")
     report_read_quotas(prepared.request.limit_sources, prepared.doubts, state.moment)
     report_experience(prepared.request.experience)
     for problem in prepared.idle:

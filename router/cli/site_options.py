@@ -247,7 +247,7 @@ def load_previous_plan(since: str, name: str, now: datetime) -> Plan | None:
     InvalidInputError for a file that is no plan; CommandError for a state that cannot be read.
     """
     from router.config.plan_files import read_plan
-    from router.controller.accept.previous_plan import last_plan
+    from router.controller.plans import last_plan
 
     if since != "last":
         return read_plan(Path(since))
@@ -292,7 +292,7 @@ def lock_provisioning(site: ControllerContext, wait: str) -> AbstractContextMana
 
     Raises InvalidInputError for an invalid duration. Entering the lock raises HeldError if it stays taken.
     """
-    from router.controller.supervise.worker_pool import apply_lock
+    from router.controller.context import apply_lock
 
     seconds = (parse_duration_option("--wait", wait) or timedelta(0)).total_seconds()
     return apply_lock(

@@ -16,8 +16,7 @@ from router.cli.completion import complete_paths
 from router.cli.console import ExitCode, note, out, show_problems
 from router.cli.options import TableOutput, parse_now
 from router.config.book_check import check_against_book, check_limits_against_book
-from router.config.job_files import FoundFiles, LoadedJobs, find_files, load_jobs
-from router.config.limits_file import load_limits, teams_without_jobs
+from router.config.job_files import FoundFiles, LoadedJobs, find_files, load_jobs, load_limits, teams_without_jobs
 from router.config.settings_files import load_clouds, load_deploy
 from router.jobs.spec import find_literal_secrets
 from router.prices.books import load_book

@@ -117,11 +117,11 @@ def build_supervisor(site: ControllerContext, book: str, plan: str | None = None
     """Return the supervisor, which reads ``book`` and the price history anew whenever it needs them."""
     from router.app.quotes import HourlyWatchedPools
     from router.controller.accept.run_policies import RecordedPolicies
+    from router.controller.context import apply_lock
     from router.controller.history.run_records import EarlierRuns
     from router.controller.supervise.policy_runner import Adviser
     from router.controller.supervise.replanner import Replanner
     from router.controller.supervise.supervisor import Supervisor
-    from router.controller.supervise.worker_pool import apply_lock
     from router.prices.books import CurrentBook
     from router.spot.live.selection import build_named_policy, build_policy
 

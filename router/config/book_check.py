@@ -14,8 +14,7 @@ from pricing.book import PriceBook
 from pricing.places import RegionId
 from pricing.problems import InvalidInputError, Problem
 from pricing.units import format_count
-from router.config.job_files import LoadedJobs
-from router.config.limits_file import LoadedLimits
+from router.config.job_files import LoadedJobs, LoadedLimits
 from router.config.validation import dotted_path
 from router.config.yamlfile import FieldPath, YamlDocument
 from router.jobs.fields import RefusedError, suggest
@@ -35,8 +34,6 @@ def _suggest(word: str, valid_names: Collection[str]) -> str:
 
 @dataclass(frozen=True)
 class _Names:
-    """The names that a book knows."""
-
     book: PriceBook
 
     @cached_property
@@ -183,7 +180,6 @@ def _limits_findings(loaded: LoadedLimits, names: _Names) -> Iterator[BookFindin
 
 
 def _place_findings(at: tuple[str | int, ...], rule: PlaceRule, names: _Names) -> Iterator[BookFinding]:
-    """Yield what the book does not know of a rule's place, family, machine type and accelerator."""
     if rule.cloud is not None:
         yield from names.cloud((*at, "cloud"), rule.cloud)
     if rule.region is not None:
@@ -214,7 +210,6 @@ def _family_findings(
 
 
 def _next_size(count: int, sold: Iterable[int]) -> int:
-    """Return the smallest gang of at least ``count`` that whole machines make."""
     return min(-(-count // size) * size for size in sold)
 
 

@@ -43,21 +43,6 @@ def _problems(error: ValidationError, document: YamlDocument, model: type[BaseMo
     return [Problem(document.where(place), dotted_path(place), str(cause)) for place, cause in misplaced]
 
 
-def read_pool(path: Path) -> Pool:
-    """Return the pool in a YAML file. InvalidInputError carries everything that is wrong, each with file and line."""
-    return read_single_document(path, Pool)
-
-
-def read_sandbox(path: Path) -> Script:
-    """Return the script in a YAML file. InvalidInputError carries everything that is wrong, each with file and line."""
-    return read_single_document(path, Script)
-
-
-def read_showback(path: Path) -> Showback:
-    """Read the file. InvalidInputError carries everything that is wrong, each with file and line."""
-    return read_single_document(path, Showback)
-
-
 _MODELS: Mapping[str, tuple[type[BaseModel], str]] = MappingProxyType(
     {
         "clouds": (Clouds, "A stepfare clouds file"),

@@ -79,7 +79,6 @@ def _documents(file: Path) -> tuple[YamlDocument, ...]:
 
 
 def _yaml_in(text: str, file: Path) -> tuple[YamlDocument, ...]:
-    """Return the documents of a text; none where it is no YAML."""
     try:
         return parse_documents(text, str(file))
     except InvalidInputError:
@@ -101,7 +100,6 @@ def _imported(
     convert: Callable[[SoldMachines], list[ImportedJob]],
     documents: Sequence[YamlDocument],
 ) -> list[ImportedFile]:
-    """Return what the file becomes, checked."""
     try:
         jobs = convert(sold_machines(book))
     except InvalidInputError as error:

@@ -1,18 +1,19 @@
-"""Read jobs from YAML files; everything that is wrong with all of them is raised at once, with its place."""
+"""Read jobs and limits from YAML files; everything that is wrong with all of them is raised at once, with its place."""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from pricing.problems import InvalidInputError, Problem
-from router.config.validation import validate_document
+from router.config.validation import JOIN_LISTS, validate_document, validate_single
 from router.config.yamlfile import FieldPath, YamlDocument, parse_documents, read_documents
+from router.jobs.fields import nearest_word
 from router.jobs.imported_job import foreign_file
 from router.jobs.limits import Limits
 from router.jobs.quantities import PLANNING_SPAN, TOO_FAR, TOO_FAR_REMEDY, format_duration, is_beyond_planning
@@ -168,7 +169,6 @@ def load_jobs(sources: Sequence[JobSource], now: datetime, *, own_deadlines: boo
 
 
 def _read_job(document: YamlDocument) -> Job:
-    """Return the job of one document; InvalidInputError with everything wrong in it."""
     fields: Any = document.plain()
     if not isinstance(fields, dict):
         what = "a job is a mapping of fields" + (", not a list" if isinstance(fields, list) else "")
@@ -233,3 +233,66 @@ def _name_problems(loaded: Sequence[tuple[Job, YamlDocument]]) -> Iterator[Probl
 
 def _utc(moment: datetime) -> str:
     return moment.isoformat(timespec="minutes").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True)
+class LoadedLimits:
+    """Limits and where they were written; ``document`` is None for an empty file."""
+
+    limits: Limits
+    document: YamlDocument | None
+
+
+def read_limits(path: Path) -> Limits:
+    """Return the limits of a file; :func:`load_limits` without the places."""
+    return load_limits(path).limits
+
+
+def load_limits(path: Path) -> LoadedLimits:
+    """Load the limits of a file of one document; an empty file limits nothing.
+
+    InvalidInputError carries everything that is wrong: no such file, not YAML, a second document, what the model
+    refuses.
+    """
+    return _limits_of(read_documents(path))
+
+
+def parse_limits(text: str) -> LoadedLimits:
+    """Load limits of text as :func:`load_limits` does; messages name it limits.yaml."""
+    return _limits_of(parse_documents(text, "limits.yaml"))
+
+
+def _limits_of(documents: Sequence[YamlDocument]) -> LoadedLimits:
+    shape = (", not a list", "put the list under `limits:`")
+    limits = validate_single(documents, Limits, "limits", second=JOIN_LISTS, shape=shape)
+    return LoadedLimits(Limits.none(), None) if limits is None else LoadedLimits(limits, documents[0])
+
+
+def teams_without_jobs(loaded: LoadedLimits, teams: Collection[str]) -> tuple[Problem, ...]:
+    """Return problems for the budgets of teams without a job: they limit nothing, and a name may be misspelt.
+
+    A team whose name is near to one of ``teams`` without a budget has a problem of its own; the others share one, since
+    a file of limits may serve other nights.
+    """
+    document = loaded.document
+    if document is None or not teams:
+        return ()
+    budgeted = {entry.team for entry in loaded.limits.teams}
+    problems: list[Problem] = []
+    unknown: list[tuple[int, str]] = []
+    for index, entry in enumerate(loaded.limits.teams):
+        if entry.team in teams:
+            continue
+        near = nearest_word(entry.team, set(teams) - budgeted)
+        if near is None:
+            unknown.append((index, entry.team))
+            continue
+        what = f"no job here is of team {entry.team!r}: its budget limits nothing"
+        problems.append(
+            Problem(document.where(("teams", index, "team")), f"teams[{index}].team", what, f"did you mean {near}?")
+        )
+    if unknown:
+        names = ", ".join(name for _, name in unknown)
+        what = f"no job here is of {'team' if len(unknown) == 1 else 'the teams'} {names}: nothing is limited by that"
+        problems.append(Problem(document.where(("teams", unknown[0][0], "team")), "teams", what, ""))
+    return tuple(problems)

@@ -40,7 +40,6 @@ def parse_point(text: str) -> dict[str, str | int | float]:
 
 
 def _split(text: str) -> list[str]:
-    """Return the parts between commas that are in no quoted value."""
     parts, at = [], 0
     while at <= len(text):
         found = _PART.match(text, at)

@@ -76,7 +76,6 @@ class QuoteAcceptance:
 
     @property
     def moment(self) -> datetime:
-        """Return when it was accepted."""
         return datetime.fromisoformat(self.at)
 
 
@@ -105,7 +104,6 @@ def store_quotes(folder: Path, quotes: list[Quote]) -> tuple[str, ...]:
 
 
 def quote_paths(folder: Path) -> tuple[Path, ...]:
-    """Return the files of quotes in a folder, by id."""
     return tuple(p for p in sorted(folder.glob("quote-*.json")) if not p.name.endswith(_ACCEPTED))
 
 

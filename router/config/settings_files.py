@@ -6,7 +6,6 @@ No secret belongs into either: credentials come from each cloud's own chain.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -17,9 +16,9 @@ from router.config.yamlfile import YamlDocument, read_documents
 from router.deploy.deploy_settings import Deploy
 from router.prices.cloud_settings import Clouds, LoadedClouds
 
-# Clouds whose offers come from a file that the user writes, and the function that reads it.
-_READERS: Mapping[str, str] = MappingProxyType(
-    {"static": "router.config.document_file:read_pool", "sandbox": "router.config.document_file:read_sandbox"}
+# Clouds whose offers come from a file that the user writes, and its model.
+_FILES = MappingProxyType(
+    {"static": ("providers.static.pool", "Pool"), "sandbox": ("providers.sandbox.script", "Script")}
 )
 
 
@@ -34,13 +33,16 @@ def load_clouds(path: Path, *, named: bool) -> LoadedClouds:
     for name, entry in clouds.clouds.items():
         if entry.file is None:
             continue
-        if name not in _READERS:
+        if name not in _FILES:
             where = documents[0].where(("clouds", name, "file"))
             raise InvalidInputError.single(
                 "only static and sandbox have a file", where=where, field=f"clouds.{name}.file"
             )
-        module, _, function = _READERS[name].partition(":")
-        contents[name] = getattr(import_module(module), function)(path.parent / entry.file)
+        # What is read from other files is loaded only where one is named.
+        from router.config.document_file import read_single_document
+
+        module, model = _FILES[name]
+        contents[name] = read_single_document(path.parent / entry.file, getattr(import_module(module), model))
     return LoadedClouds(clouds, contents)
 
 

@@ -48,7 +48,6 @@ class TraceProblems:
     problems: list[Problem] = field(default_factory=list)
 
     def add(self, where: str, name: str, what: str, remedy: str = "") -> None:
-        """Add one problem."""
         self.problems.append(Problem(where, name, what, remedy))
 
     def check(self) -> None:

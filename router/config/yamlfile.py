@@ -81,7 +81,6 @@ class YamlDocument:
         return self.root.plain()
 
     def value(self, path: FieldPath) -> Any:
-        """Return the value at ``path``; None where nothing is."""
         node = self.root
         for step in path:
             content = node.content
@@ -173,10 +172,7 @@ def _syntax_problem(error: yaml.MarkedYAMLError, file: str) -> Problem:
 
 
 def _character_problem(error: yaml.YAMLError, text: str, file: str) -> Problem:
-    """Return the problem of a character that YAML does not allow at all.
-
-    The position counts characters or, in C, bytes before it.
-    """
+    """Return the problem of a character that YAML does not allow; its own position counts bytes in C."""
     position = next((i for i, c in enumerate(text) if not (c.isprintable() or c.isspace())), None)
     if position is None:
         return Problem(file, "", f"is not YAML: {error}")
@@ -185,8 +181,6 @@ def _character_problem(error: yaml.YAMLError, text: str, file: str) -> Problem:
 
 
 class _Open:
-    """A collection whose end has not been read."""
-
     def __init__(self, event: Any) -> None:
         self.line, self.column = event.start_mark.line + 1, event.start_mark.column + 1
         self.anchor: str | None = event.anchor

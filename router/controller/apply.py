@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 
 from router.agent import protocol
-from router.controller.context import ControllerContext
+from router.controller.context import MOST_THREADS, ControllerContext, apply_lock
 from router.controller.history.attempt_history import history_of
 from router.controller.history.lifecycle import NotReleasedError, ReleaseReason, describe_end, describe_release
 from router.controller.provision.provision_order import (
@@ -26,8 +26,6 @@ from router.controller.provision.provision_order import (
 )
 from router.controller.release.release import release
 from router.controller.supervise.supervisor import Supervisor
-from router.controller.supervise.worker_pool import apply_lock
-from router.controller.workers import MOST_THREADS
 from router.faults.fault import OURS
 from router.state.errors import LeaseHeldError, StateError
 from router.state.records import Attempt
@@ -68,7 +66,8 @@ class PlanExecution:
         """
         try:
             while not self.site.stop.is_set():
-                alive = [a for a in self._alive_attempts() if a.id not in self._unreleasable]
+                found = self.site.store.attempts.find(plan=self.requests[0].plan, alive=True)
+                alive = [attempt for attempt in found if attempt.id not in self._unreleasable]
                 waiting = [n for n, outcome in self.outcomes.items() if outcome.result is ProvisionStatus.NOT_DUE]
                 if not supervisor.reconcile(besides=self._unreleasable) and not waiting:
                     break
@@ -101,19 +100,12 @@ class PlanExecution:
         return existing is None
 
     def _with_newest_attempt(self, outcome: ProvisionResult) -> ProvisionResult:
-        """Return the result with the newest attempt of its order."""
         if outcome.attempt is None:
             return outcome
         return replace(outcome, attempt=history_of(self.site.store, outcome.attempt).last)
 
-    def _alive_attempts(self) -> list[Attempt]:
-        return list(self.site.store.attempts.find(plan=self.requests[0].plan, alive=True))
-
     def _release_half_done(self, attempt: Attempt) -> None:
-        """Release an attempt that a crashed process left half done.
-
-        If another process holds the lock, leave the attempt alone.
-        """
+        """Release an attempt that a crashed process left half done, unless another process holds the lock."""
         with suppress(LeaseHeldError), apply_lock(self.site):
             now = self.site.store.attempts.get(attempt.id)
             if now is None or not is_abandoned(self.site, now):

@@ -144,7 +144,6 @@ def find_places(
 
 
 def targets_in(everybody: Iterable[DrillTarget], where: Collection[str]) -> tuple[DrillTarget, ...]:
-    """Return the targets whose zone or region is one of ``where``."""
     return tuple(target for target in everybody if {target.zone, target.region} & set(where))
 
 
@@ -170,9 +169,9 @@ def announce_to(
 class PreemptionDrill:
     """A drill that announces to machines when they end, and then switches them off.
 
-    With 0 seconds nothing is announced. ``mark`` is a new name for each drill. ``ticks`` counts seconds. ``find``
-    returns further machines to interrupt and is called at every look, for a zone in which machines may just be coming
-    up; those get the time that is left.
+    It is ``over`` once nothing is left to do. With 0 seconds nothing is announced. ``mark`` is a new name for each
+    drill. ``ticks`` counts seconds. ``find`` returns further machines to interrupt and is called at every look, for a
+    zone in which machines may just be coming up; those get the time that is left.
     """
 
     def __init__(
@@ -188,27 +187,20 @@ class PreemptionDrill:
         self._hand, self._mark, self._ticks, self._find = hand, mark, ticks, find
         self._ends = ticks() + seconds
         self._waiting: dict[str, DrillTarget] = {}
-        self._is_over = False
+        self.over = False
         self._add_targets(doomed)
 
     @property
     def waiting(self) -> tuple[DrillTarget, ...]:
-        """Return the machines whose time is not over."""
         return tuple(self._waiting.values())
 
     @property
-    def over(self) -> bool:
-        """Return whether the drill is done."""
-        return self._is_over
-
-    @property
     def seconds(self) -> float:
-        """Return the seconds left."""
         return max(0.0, self._ends - self._ticks())
 
     def look(self) -> tuple[DrillResult, ...]:
         """Return the outcomes since the last look. When the time is over, all machines are switched off."""
-        if self._is_over:
+        if self.over:
             return ()
         self._add_targets(self._find() if self._find is not None else ())
         up = {machine.id for machine in self._hand.up()}
@@ -222,9 +214,9 @@ class PreemptionDrill:
             done += kill_machines(self._hand, doomed, self._mark)
             # A machine that is just coming up there is found at the next look. One that cannot be switched off now
             # never will be.
-            self._is_over = self._find is None or any(one.outcome is DrillOutcome.STUCK for one in done)
+            self.over = self._find is None or any(one.outcome is DrillOutcome.STUCK for one in done)
         else:
-            self._is_over = not self._waiting
+            self.over = not self._waiting
         return tuple(done)
 
     def let_go(self) -> tuple[DrillResult, ...]:
@@ -232,7 +224,7 @@ class PreemptionDrill:
         done = tuple(DrillResult(target, DrillOutcome.LEFT) for target in self.waiting)
         for target in self.waiting:
             self._hand.withdraw(target.machine)
-        self._waiting, self._is_over = {}, True
+        self._waiting, self.over = {}, True
         return done
 
     def _add_targets(self, targets: Iterable[DrillTarget]) -> None:

@@ -187,10 +187,7 @@ def _destroy(site: ControllerContext, orphan: Orphan) -> str:
 
 
 def _adopted_directories(site: ControllerContext, attempts: Mapping[str, Attempt | None], state: str) -> list[Orphan]:
-    """Return run directories of a lost state whose own Terraform state lists resources.
-
-    No tag leads to all of these.
-    """
+    """Return run directories of a lost state whose Terraform state lists resources: no tag leads to all of them."""
     return [
         Orphan("what Terraform made", str(path), path.name, ours=True, directory=path.name, terraform=True)
         for path in run_directories(site.runs)
@@ -210,7 +207,6 @@ def _orphan(site: ControllerContext, resource: CloudResource, adopted: str) -> O
 
 
 def _orphaned_processes(site: ControllerContext, attempts: Mapping[str, Attempt | None]) -> list[Orphan]:
-    """Return processes in run directories of attempts that are over or unknown."""
     if not site.runs.is_dir():
         return []
     return [

@@ -160,7 +160,6 @@ def _job_speed(text: str | None) -> tuple[int | None, float]:
 
 
 def _rate_by_job(plan: str | None) -> dict[str, float]:
-    """Return steps per hour by job, on the fastest machines that the plan names for it."""
     try:
         content = json.loads(plan or "null")
         rate_by_job: dict[str, float] = {}

@@ -150,7 +150,6 @@ class ConnectionRegistry:
         return True
 
     def refuse(self, connection: CountedConnection) -> None:
-        """Count the connection as a stranger, because its token was wrong."""
         if connection in self._checking:
             self._checking.discard(connection)
             self._make_room(connection.address)
@@ -168,7 +167,6 @@ class ConnectionRegistry:
                 self._drop(next(iter(self._sending)), "with half a body")
 
     def complete(self, connection: CountedConnection) -> None:
-        """Note that the body of the connection's request is complete."""
         self._sending.pop(connection, None)
 
     def _forget(self, connection: CountedConnection) -> None:
@@ -207,7 +205,6 @@ class ConnectionRegistry:
                 del self._strangers[connection.address]
 
     def leave(self, connection: CountedConnection) -> None:
-        """Stop counting a connection that has ended."""
         self._forget(connection)
         self._open -= 1
 
@@ -265,7 +262,6 @@ class Connection(HttpToolsProtocol):
         ]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timers and stop counting the connection. Called by asyncio."""
         self._stop_timers()
         if self._entered:
             self._entered = False
@@ -293,13 +289,11 @@ class Connection(HttpToolsProtocol):
         self.transport.abort()
 
     def admit(self) -> None:
-        """Report that the client showed a known token."""
         if self._entered:
             self._crowd.admit(self, is_complete=self._is_complete)
             self._read_at_most(_READ)
 
     def refuse(self) -> None:
-        """Report that the client showed an unknown token."""
         if self._entered:
             self._crowd.refuse(self)
 
@@ -336,14 +330,12 @@ class Connection(HttpToolsProtocol):
             super().data_received(data)
 
     def on_message_begin(self) -> None:
-        """Pass the begin of the request on. Called by the parser."""
         if self._is_complete:
             self.cycle.keep_alive = False
         else:
             super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """Pass the URL of the request on. Called by the parser."""
         if not self._is_complete:
             super().on_url(url)
 
@@ -370,12 +362,10 @@ class Connection(HttpToolsProtocol):
         self.flow.pause_reading()
 
     def on_body(self, body: bytes) -> None:
-        """Pass a part of the body on. Called by the parser."""
         if not self._is_complete:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Pass the end of the request on. Called by the parser."""
         if not self._is_complete:
             super().on_message_complete()
             self._is_complete = True

@@ -55,7 +55,6 @@ class RankSession:
 
     @property
     def reports_steps(self) -> bool:
-        """Return whether its training has reported a step."""
         return self.record.step is not None or "step" in self.news
 
     def advances(self, state: str) -> bool:
@@ -103,7 +102,6 @@ class GangSession:
 
     @property
     def records(self) -> list[NodeRecord]:
-        """Return the records of all ranks, by rank."""
         return [member.record for member in self.members.values()]
 
     def refresh(self, now: float, seconds: float) -> None:
@@ -184,7 +182,6 @@ class GangSessions:
             self._sessions.pop(attempt_id, None)
 
     def known(self) -> list[GangSession]:
-        """Return the sessions in memory."""
         with self._lock:
             return list(self._sessions.values())
 

@@ -84,15 +84,15 @@ class AgentMessageHandler:
         self._bounds_cache = BoundsCache(store, stores)
         self._flush_lock = threading.Lock()
         self._flushed_at = ticks()
-        self._handlers = {
-            "hello": self._hello,
-            "heartbeat": self._heartbeat,
-            "logs": self._store_output,
-            protocol.MEASURED: self._measured,
-            "ended": self._ended,
-            "notice": self._notice,
-            "saved": self._saved,
-            "orders": self._orders,
+        self._handlers: dict[str, tuple[type[messages.AgentMessage], Callable[..., AgentReply]]] = {
+            "hello": (messages.HelloMessage, self._hello),
+            "heartbeat": (messages.HeartbeatMessage, self._heartbeat),
+            "logs": (messages.LogPiece, self._store_output),
+            protocol.MEASURED: (messages.MeasuredMessage, self._measured),
+            "ended": (messages.EndedMessage, self._ended),
+            "notice": (messages.NoticeMessage, self._notice),
+            "saved": (messages.SavedMessage, self._saved),
+            "orders": (messages.OrdersRequest, self._orders),
         }
 
     def answer(self, attempt: str, rank: int, message: str, authorization: str, body: dict[str, Any]) -> AgentReply:
@@ -103,13 +103,13 @@ class AgentMessageHandler:
         """
         try:
             session, token = self._admit(attempt, authorization)
-            handler = self._handlers.get(message)
-            if handler is None:
+            if message not in self._handlers:
                 raise _RejectedError(404, "message")
+            kind, handler = self._handlers[message]
             rank_session = session.members.get(rank)
             if rank_session is None or rank >= session.attempt.machines:
                 raise _RejectedError(409, "shape")
-            return handler(session, rank_session, body, token)
+            return handler(session, rank_session, messages.parse_body(kind, body), token)
         except _RejectedError as rejection:
             return rejection.status, {"error": rejection.word}
         except messages.InvalidBodyError:
@@ -191,8 +191,9 @@ class AgentMessageHandler:
             self._sessions.forget(session.attempt.id)
             raise _RejectedError(410, "attempt_over")
 
-    def _hello(self, session: GangSession, rank_session: RankSession, body: dict[str, Any], _: str) -> AgentReply:
-        said = messages.parse_body(messages.HelloMessage, body)
+    def _hello(
+        self, session: GangSession, rank_session: RankSession, said: messages.HelloMessage, _: str
+    ) -> AgentReply:
         if said.nodes != session.attempt.machines:
             raise _RejectedError(409, "shape")
         with session.lock:
@@ -214,9 +215,8 @@ class AgentMessageHandler:
             return 200, self._hello_answer(session, rank_session)
 
     def _measured(
-        self, session: GangSession, rank_session: RankSession, body: dict[str, Any], token: str
+        self, session: GangSession, rank_session: RankSession, said: messages.MeasuredMessage, token: str
     ) -> AgentReply:
-        said = messages.parse_body(messages.MeasuredMessage, body)
         problem = _masked(said.problem, token)
         check = {"problem": problem, "found": problem or _masked(said.what, token)}
         with session.lock:
@@ -262,9 +262,8 @@ class AgentMessageHandler:
         return {"go": True, **where, **(saved if session.attempt.first_manifest else {})}
 
     def _heartbeat(
-        self, session: GangSession, rank_session: RankSession, body: dict[str, Any], token: str
+        self, session: GangSession, rank_session: RankSession, said: messages.HeartbeatMessage, token: str
     ) -> AgentReply:
-        said = messages.parse_body(messages.HeartbeatMessage, body)
         now = self._clock()
         with session.lock:
             _claim(rank_session, said.incarnation)
@@ -281,8 +280,9 @@ class AgentMessageHandler:
         self._flush_when_due(self._ticks())
         return 200, order if seconds is None else {**order, protocol.CHECKPOINT_SECONDS: seconds}
 
-    def _orders(self, session: GangSession, rank_session: RankSession, body: dict[str, Any], _: str) -> AgentReply:
-        said = messages.parse_body(messages.OrdersRequest, body)
+    def _orders(
+        self, session: GangSession, rank_session: RankSession, said: messages.OrdersRequest, _: str
+    ) -> AgentReply:
         with session.lock:
             _claim(rank_session, said.incarnation)
             return 200, self._order(session, {*rank_session.answered, said.seen})
@@ -305,9 +305,8 @@ class AgentMessageHandler:
         return order_for_rank(session.attempt, stopping=session.stopping, answered=answered, now=self._wall_clock())
 
     def _store_output(
-        self, session: GangSession, rank_session: RankSession, body: dict[str, Any], token: str
+        self, session: GangSession, rank_session: RankSession, piece: messages.LogPiece, token: str
     ) -> AgentReply:
-        piece = messages.parse_body(messages.LogPiece, body)
         with rank_session.lock:
             if piece.end <= rank_session.offset:
                 return 200, {}
@@ -329,20 +328,18 @@ class AgentMessageHandler:
             rank_session.offset, rank_session.size = piece.end, size
         return 200, {}
 
-    def _saved(self, session: GangSession, rank_session: RankSession, body: dict[str, Any], token: str) -> AgentReply:
-        said = messages.parse_body(messages.SavedMessage, body)
+    def _saved(
+        self, session: GangSession, rank_session: RankSession, said: messages.SavedMessage, token: str
+    ) -> AgentReply:
         now = self._clock()
         with session.lock:
             _claim(rank_session, said.incarnation)
             report = said.model_copy(update={"id": _masked(said.id, token), "failed": _masked(said.failed, token)})
             if rank_session.told == report:
                 return 200, {}
-            original = report
-            why = (
-                ""
-                if said.failed
-                else self._bounds_cache.why_not(session, rank_session, said.step or 0, said.manifest or "", now)
-            )
+            original, why = report, ""
+            if not said.failed:
+                why = self._bounds_cache.why_not(session, rank_session, said.step or 0, said.manifest or "", now)
             if why:
                 # The refusal is for whoever waits for the checkpoint; the training continues, and what was confirmed
                 # before counts.
@@ -364,8 +361,9 @@ class AgentMessageHandler:
             rank_session.answered |= {report.id} - {""}
         return 200, {}
 
-    def _notice(self, session: GangSession, rank_session: RankSession, body: dict[str, Any], token: str) -> AgentReply:
-        said = messages.parse_body(messages.NoticeMessage, body)
+    def _notice(
+        self, session: GangSession, rank_session: RankSession, said: messages.NoticeMessage, token: str
+    ) -> AgentReply:
         now = self._clock()
         with session.lock:
             _claim(rank_session, said.incarnation)
@@ -389,8 +387,9 @@ class AgentMessageHandler:
         self.changed(attempt.id)
         return 200, {}
 
-    def _ended(self, session: GangSession, rank_session: RankSession, body: dict[str, Any], token: str) -> AgentReply:
-        said = messages.parse_body(messages.EndedMessage, body)
+    def _ended(
+        self, session: GangSession, rank_session: RankSession, said: messages.EndedMessage, token: str
+    ) -> AgentReply:
         now = self._clock()
         with session.lock:
             _claim(rank_session, said.incarnation)

@@ -57,11 +57,9 @@ class EncryptedProtocol(sslproto.SSLProtocol):
         self._ssl_buffer, self._ssl_buffer_view = None, self._shared
 
     def get_buffer(self, _: int) -> memoryview:
-        """Return where to read to. Called by asyncio."""
         return self._shared
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Free what deciphered the connection, which would be kept until cycles are collected. Called by asyncio."""
         super().connection_lost(exc)
         self._sslobj = self._incoming = self._outgoing = None
 
@@ -174,7 +172,6 @@ class PendingConnection(asyncio.Protocol):
         self._transport.abort()
 
     def connection_lost(self, _: Exception | None) -> None:
-        """Stop counting a connection that ended while it waited. Called by asyncio."""
         self._leave()
 
     def _end(self, done: asyncio.Future[None]) -> None:

@@ -92,16 +92,18 @@ Manifest = Annotated[str, AfterValidator(_check_manifest)]
 _STATES = (protocol.STARTING, protocol.WAITING, protocol.RUNNING, protocol.ENDED, protocol.FAILED)
 
 
-class _Body(BaseModel):
+class AgentMessage(BaseModel):
+    """The body of a message."""
+
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False)
 
 
-class _RankBody(_Body):
+class _RankBody(AgentMessage):
     protocol: Annotated[int, Field(ge=protocol.PROTOCOL, le=protocol.PROTOCOL)]
     incarnation: Annotated[str, StringConstraints(pattern=r"\A[0-9A-Za-z_-]{1,64}\z")]
 
 
-class PreflightMessage(_Body):
+class PreflightMessage(AgentMessage):
     """A check of a rank's machine; ``problem`` is "" where it is fit."""
 
     name: Name
@@ -159,7 +161,7 @@ class HeartbeatMessage(_RankBody):
         return body
 
 
-class LogPiece(_Body):
+class LogPiece(AgentMessage):
     """Output of a rank: ``size`` bytes from byte ``offset`` on, shown as ``text``."""
 
     offset: Count
@@ -175,7 +177,6 @@ class LogPiece(_Body):
 
     @property
     def end(self) -> int:
-        """Return the byte after the last one."""
         return self.offset + self.size
 
     def after(self, skip: int) -> str:
@@ -253,7 +254,7 @@ class SavedMessage(_RankBody):
         return body
 
 
-Message = TypeVar("Message", bound=_Body)
+Message = TypeVar("Message", bound=AgentMessage)
 
 
 def decode_body(data: bytes) -> dict[str, Any]:

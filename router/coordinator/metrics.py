@@ -53,7 +53,6 @@ class DelayHistogram:
     seconds: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one duration."""
         self.counts[bisect_left(DELAY_BUCKETS, seconds)] += 1
         self.seconds += seconds
 
@@ -185,7 +184,6 @@ class MetricsSnapshot:
 
 
 def render_metrics(snapshot: MetricsSnapshot) -> bytes:
-    """Return the metrics in Prometheus' text format."""
     return generate_latest(_SnapshotCollector(snapshot))
 
 

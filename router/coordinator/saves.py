@@ -36,7 +36,6 @@ class SaveAnswers:
 
     @property
     def is_saved(self) -> bool:
-        """Return whether there is a checkpoint."""
         return self.step is not None
 
 

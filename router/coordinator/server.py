@@ -69,7 +69,6 @@ class CoordinatorServer:
 
     @property
     def port(self) -> int:
-        """Return the port that it listens on."""
         return self._port
 
     @property

@@ -47,7 +47,6 @@ def validate_store_url(value: str) -> str:
 
 
 def join_store_url(url: str, name: str) -> str:
-    """Return the URL of that name below another URL."""
     path, mark, query = url.partition("?")
     return f"{path}/{name}{mark}{query}"
 

@@ -8,14 +8,12 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from pricing.problems import InvalidInputError
 from router.access.identity import Grant, Role
-from router.agent.protocol import LOOPBACK
-from router.deploy.notify_settings import resolve_reference
+from router.deploy.notify_settings import is_encrypted, resolve_reference, split_url
 from router.jobs.fields import Flag, RefusedError, Spec, Text, as_many, suggest
 from router.planning.document.plan_names import NIGHT, parse_plan_name
 
@@ -105,13 +103,8 @@ class OidcEntry(Spec):
     @model_validator(mode="after")
     def _check_issuer(self) -> OidcEntry:
         remedy = "write https://login.example.com"
-        try:
-            parts = urlsplit(self.issuer)
-            _ = parts.port
-        except ValueError:
-            raise RefusedError("is no URL", remedy, at=("issuer",)) from None
-        is_plain = parts.scheme == "http" and parts.hostname in LOOPBACK
-        if not parts.hostname or (parts.scheme != "https" and not is_plain):
+        parts = split_url(self.issuer, remedy, at=("issuer",))
+        if not is_encrypted(parts):
             raise RefusedError("is no https URL", remedy, at=("issuer",))
         if parts.username is not None or parts.query or parts.fragment:
             raise RefusedError("holds more than host and path", remedy, at=("issuer",))
@@ -206,13 +199,8 @@ class WebhookEvent(StrEnum):
 def _check_url(value: str) -> str:
     # The value is not shown: addresses of some services are secrets themselves.
     remedy = "write https://HOST/PATH; http is for loopback alone"
-    try:
-        parts = urlsplit(value)
-        _ = parts.port
-    except ValueError:
-        raise RefusedError("is no URL", remedy) from None
-    is_plain = parts.scheme == "http" and parts.hostname in LOOPBACK
-    if not parts.hostname or (parts.scheme != "https" and not is_plain):
+    parts = split_url(value, remedy)
+    if not is_encrypted(parts):
         raise RefusedError("is no https URL", remedy)
     if parts.username is not None or parts.password is not None or parts.fragment:
         raise RefusedError("holds more than host, path and query", "give the secret as `secret`")

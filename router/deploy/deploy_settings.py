@@ -6,7 +6,6 @@ import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
@@ -14,7 +13,7 @@ from pricing.places import NOTICE_QUEUE_CLOUDS, PROVISIONABLE_CLOUDS
 from router.agent.protocol import LOOPBACK
 from router.deploy.cloud_settings import OWN_TAGS_AT_MOST, CloudDeploy, Tags, check_own_tags
 from router.deploy.console_settings import ConsoleEntry, WebhookEntry
-from router.deploy.notify_settings import NotifyEntry, Reference
+from router.deploy.notify_settings import NotifyEntry, Reference, split_url
 from router.jobs.fields import Count, Flag, Number, RefusedError, Spec, Text, as_many, show_value, suggest
 from router.jobs.quantities import Duration
 from router.jobs.standstill import Standstill
@@ -103,11 +102,7 @@ class CoordinatorEntry(Spec):
         if (self.certificate is None) != (self.key is None):
             raise RefusedError("a certificate and its key belong together", "give both, or none", at=("certificate",))
         if self.url is not None:
-            try:
-                parts = urlsplit(self.url)
-                _ = parts.port
-            except ValueError:
-                raise RefusedError("is no URL", _URL, at=("url",)) from None
+            parts = split_url(self.url, _URL, at=("url",))
             if parts.scheme not in ("http", "https") or not parts.hostname:
                 raise RefusedError("is not the URL of a service", _URL, at=("url",))
             if parts.username is not None or parts.query or parts.fragment:
@@ -118,7 +113,6 @@ class CoordinatorEntry(Spec):
 
     @property
     def host(self) -> str:
-        """The address to listen on."""
         return self.listen.rpartition(":")[0]
 
     @property

@@ -6,10 +6,12 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from pricing.problems import InvalidInputError
+from router.agent.protocol import LOOPBACK
 from router.jobs.fields import RefusedError, Spec, Text, as_many
 
 _PREFIX = "env:"
@@ -24,6 +26,21 @@ def _check_reference(value: str) -> str:
 
 
 Reference = Annotated[Text, AfterValidator(_check_reference)]
+
+
+def split_url(value: str, remedy: str, at: tuple[str, ...] = ()) -> SplitResult:
+    """Return the parts of a URL, whose port is one. RefusedError shows nothing of it."""
+    try:
+        parts = urlsplit(value)
+        _ = parts.port
+    except ValueError:
+        raise RefusedError("is no URL", remedy, at=at) from None
+    return parts
+
+
+def is_encrypted(parts: SplitResult) -> bool:
+    """Return whether what is sent there can be read by nobody else: by https, or on this machine."""
+    return bool(parts.hostname) and (parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK))
 
 
 def resolve_reference(reference: str, environment: Mapping[str, str], field: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from router.controller.report.job_report import AttemptReport, CostLine, GangOutlook, JobReport, JobsReport
+from router.controller.report.report import AttemptReport, CostLine, GangOutlook, JobReport, JobsReport
 from router.files.csv_text import records_csv
 from router.render.journal_words import describe_entry
 from router.render.record_table import SCHEMA_VERSION, RecordTable, TableColumn, attribute_columns

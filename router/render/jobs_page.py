@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from pricing.money import ZERO, Usd
 from pricing.units import format_count
-from router.controller.report.job_report import (
+from router.controller.report.report import (
     AttemptReport,
     CostLine,
     GangOutlook,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from router.controller.report.job_report import GangOutlook
+from router.controller.report.report import GangOutlook
 from router.faults.fault import FAULT_WORDS
 from router.state.records import JournalEntry, NoticeRecord
 

@@ -15,8 +15,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from router.agent.config import AgentConfig
-from router.controller.workspace.bootstrap import AgentDownload, Bootstrap, render_cloud_init
-from router.controller.workspace.zipapp import pack_agent
+from router.controller.workspace.bootstrap import (
+    Bootstrap,
+    CoordinatorEndpoint,
+    NodeSecrets,
+    pack_agent,
+    render_cloud_init,
+)
 from tests.support.agents import agents
 from tests.support.coordinator import Coordinator
 
@@ -27,9 +32,8 @@ def main() -> None:
     agent = pack_agent()
     print(f"agent.pyz {len(agent):,} bytes, {len(gzip.compress(agent, 9)):,} compressed")
     config = AgentConfig("attempt-1", "job", 0, 4, "torchrun train.py", "", "https://watch.example.com", "", "", "")
-    text = render_cloud_init(
-        Bootstrap(config, AgentDownload.of(config.coordinator, hashlib.sha256(agent).hexdigest()), TOKEN)
-    )
+    home = CoordinatorEndpoint(config.coordinator, hashlib.sha256(agent).hexdigest())
+    text = render_cloud_init(Bootstrap(config, home, NodeSecrets(TOKEN)))
     print(f"user data {len(text.encode()):,} bytes of 16,384")
     firsts, ends, resident, guards = [], [], [], []
     for _ in range(5):

@@ -27,7 +27,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
-from router.agent.orders import HOLD_SECONDS
+from router.agent.messenger import HOLD_SECONDS
 from router.coordinator.app import make_app
 from router.coordinator.handlers import AgentMessageHandler
 from router.coordinator.server import CoordinatorServer

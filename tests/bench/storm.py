@@ -35,16 +35,14 @@ from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market
 from router.agent import protocol
-from router.controller.context import ControllerContext
-from router.controller.orders import Order
-from router.controller.plan_limits import store_limits
+from router.controller.context import ControllerContext, apply_lock
+from router.controller.plans import Order, store_limits
 from router.controller.provision.provision_order import PlacedAttempt, ProvisionResult, ProvisionStatus
 from router.controller.release.release import release
 from router.controller.supervise.policy_runner import Adviser
 from router.controller.supervise.replanner import PendingGang, PlacementAccepted, ReplanAnswer, Replanner
 from router.controller.supervise.supervisor import Supervisor
-from router.controller.supervise.worker_pool import apply_lock
-from router.controller.workspace.workspaces import CoordinatorEndpoint
+from router.controller.workspace.bootstrap import CoordinatorEndpoint
 from router.coordinator.app import make_app
 from router.coordinator.handlers import AgentMessageHandler
 from router.coordinator.server import CoordinatorServer

@@ -15,7 +15,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass, field
 
-from router.agent.orders import HOLD_SECONDS
+from router.agent.messenger import HOLD_SECONDS
 from tests.bench.orders import HEARTBEAT_SECONDS, _post
 
 STEP = 1000

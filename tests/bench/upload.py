@@ -22,8 +22,7 @@ from tempfile import TemporaryDirectory
 from router.checkpoints.arrow_store import open_arrow_store
 from router.checkpoints.checkpoints import read_manifest
 from router.checkpoints.object_store import FolderStore, open_checkpoint_store
-from router.checkpoints.rate_limit import TransferLimits
-from router.checkpoints.transfer import transfer_checkpoint
+from router.checkpoints.transfer import TransferLimits, transfer_checkpoint
 from tests.support.object_store import object_store
 from tests.support.stored_checkpoints import save
 

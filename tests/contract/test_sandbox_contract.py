@@ -9,8 +9,9 @@ import pytest
 
 from providers.protocol import Provider
 from providers.registry import open_provider
+from providers.sandbox.script import Script
 from providers.session import Settings
-from router.config.document_file import read_sandbox
+from router.config.document_file import read_single_document
 from tests.contract.provider_contract import ProviderContract
 from tests.support.repository import ROOT
 
@@ -25,5 +26,5 @@ class TestSandbox(ProviderContract):
     @pytest.fixture(params=[None, EXAMPLE], ids=["default", "example"])
     def provider(self, request: pytest.FixtureRequest) -> Provider:
         path: Path | None = request.param
-        document = None if path is None else read_sandbox(path)
+        document = None if path is None else read_single_document(path, Script)
         return open_provider("sandbox", self.session(Settings(document=document)))

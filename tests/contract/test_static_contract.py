@@ -9,7 +9,8 @@ import pytest
 from providers.protocol import Provider
 from providers.registry import open_provider
 from providers.session import Settings
-from router.config.document_file import read_pool
+from providers.static.pool import Pool
+from router.config.document_file import read_single_document
 from tests.contract.provider_contract import ProviderContract
 from tests.support.repository import ROOT
 
@@ -24,7 +25,7 @@ class TestStatic(ProviderContract):
 
     @pytest.fixture
     def provider(self) -> Provider:
-        return open_provider("static", self.session(Settings(document=read_pool(EXAMPLE))))
+        return open_provider("static", self.session(Settings(document=read_single_document(EXAMPLE, Pool))))
 
     def test_the_canary_is_there_to_be_found(self) -> None:
         assert self.canary in EXAMPLE.read_text(encoding="utf-8")

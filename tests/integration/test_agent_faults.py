@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.agents import Rank, agents, alive
+from tests.support.busy import eventually
 from tests.support.coordinator import Coordinator
 
 TOKEN = "token-canary-8d1b7c"
@@ -131,10 +132,7 @@ def test_one_that_comes_late_is_waited_for(tmp_path: Path) -> None:
         with coordinator.away():
             started = agents(tmp_path, coordinator, "echo started")
             (rank,) = started.__enter__()
-            limit = time.monotonic() + 20
-            while "hello: " not in rank.log("agent.log"):
-                assert time.monotonic() < limit
-                time.sleep(0.01)
+            eventually(lambda: "hello: " in rank.log("agent.log"))
         try:
             assert rank.end() == 0
         finally:

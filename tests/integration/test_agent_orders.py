@@ -21,6 +21,7 @@ from tests.support.busy import in_time, on_a_busy_machine
 from tests.support.coordinations import ATTEMPT, Scene, scene
 from tests.support.coordinator import Coordinator
 from tests.support.metadata_service import MetadataService
+from tests.support.present import present
 
 TOKEN = "token-canary-77e1"
 # So that nothing is heard by heartbeats.
@@ -110,8 +111,7 @@ def test_what_one_machine_is_told_the_training_of_all_hears_at_once(tmp_path: Pa
         assert (len(answered), set(answered)) == (3, {0, 1, 2})
         manifests = {entry["saved_manifest"] for entry in gang.journal("saved")}
     assert took < on_a_busy_machine(5.0)
-    good = Checkpoints(root / "saved", attempt="look").newest()
-    assert good is not None
+    good = present(Checkpoints(root / "saved", attempt="look").newest())
     assert good.step == found.step
     assert str(good.manifest) in manifests
     assert len(good.files) == 3
@@ -191,8 +191,7 @@ def test_while_nobody_answers_a_notice_is_saved_and_told_later(tmp_path: Path) -
     assert took < on_a_busy_machine(2.0)
     assert heard < at
     (saved,) = [body for body in coordinator.messages("saved", 1) if body["id"] == "n-1"]
-    good = Checkpoints(root / "saved", attempt="look").newest()
-    assert good is not None
+    good = present(Checkpoints(root / "saved", attempt="look").newest())
     assert saved["manifest"] == str(good.manifest)
     assert coordinator.problems == []
 

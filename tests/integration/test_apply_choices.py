@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from router.controller.orders import orders_of
+from router.controller.plans import orders_of
 from router.controller.workspace.workspaces import attempt_name
 from router.ledger.entry import MachineUse
 from router.planning.document.plan_json import plan_from_json

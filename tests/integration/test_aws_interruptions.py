@@ -24,13 +24,14 @@ from providers.registry import open_notices
 from providers.session import QUEUE_OPTION, Session
 from router.app.controller import interruption_queues
 from router.app.settings import read_settings
-from router.controller.report.cloud_notices import CloudQueueListener, QueuePoll, listen_for_notices
+from router.controller.report.cloud_notices import CloudQueueListener, listen_for_notices
 from router.state.records import NoticeRecord, Phase
 from router.state.store import StateStore
 from tests.support.aws_service import make_app
 from tests.support.aws_service_session import NOW, NOW_TEXT, nobody, settings, somebody
 from tests.support.coordinations import Clock
 from tests.support.new_state import open_state
+from tests.support.present import present
 from tests.support.repository import ROOT
 from tests.support.service import CALL_LIMIT_S, closed_port, in_thread
 from tests.support.state_values import attempt, node
@@ -95,9 +96,9 @@ class Cloud:
     def opened(self, url: str = "") -> NoticeQueue:
         """The queue as stepfare reads it, at another address if one is given."""
         made = replace(settings(url or self.url), options={QUEUE_OPTION: self.address})
-        queue = open_notices("aws", Session(made, embedded_book(), NOW, Caller("aws", CALL_LIMIT_S, attempts=2)))
-        assert queue is not None
-        return queue
+        return present(
+            open_notices("aws", Session(made, embedded_book(), NOW, Caller("aws", CALL_LIMIT_S, attempts=2)))
+        )
 
 
 @dataclass
@@ -112,8 +113,11 @@ class Scene:
     def hearing(self) -> CloudQueueListener:
         return CloudQueueListener(self.store, self.cloud.opened(), self.clock, self.clock, self.tell)
 
-    def poll(self) -> QueuePoll:
-        return self.hearing().poll(0)
+    def poll(self) -> int:
+        """Let a new reader look once, and return the number of notices that it stored."""
+        before = len(self.store.notices.find())
+        self.hearing().poll(0)
+        return len(self.store.notices.find()) - before
 
     def tell(self, job: str, text: str) -> None:
         self.said.append((job, text))
@@ -130,7 +134,7 @@ def scene(tmp_path: Path, url: str) -> Iterator[Scene]:
 def test_a_warning_becomes_a_notice_and_an_order_to_save(scene: Scene) -> None:
     scene.cloud.warn("i-1")
     scene.clock.move(8)
-    assert scene.poll() == QueuePoll(kept=1)
+    assert scene.poll() == 1
     (notice,) = scene.store.notices.find()
     assert notice == NoticeRecord(
         "a1",
@@ -142,12 +146,11 @@ def test_a_warning_becomes_a_notice_and_an_order_to_save(scene: Scene) -> None:
         "the machine will be told to terminate at 2026-11-21T18:02:00Z",
         scene.clock(),
     )
-    one = scene.store.attempts.get("a1")
-    assert one is not None
+    one = present(scene.store.attempts.get("a1"))
     assert (one.phase, one.order_id, one.order_seconds) == (Phase.NOTICED, notice.id, 110.0)
     assert scene.said == [("llama", f"a1: aws says of rank 1: {notice.what}")]
     assert scene.cloud.waiting() == 0
-    assert scene.poll() == QueuePoll()
+    assert scene.poll() == 0
 
 
 def test_what_the_agent_said_already_is_not_said_twice(scene: Scene) -> None:
@@ -157,23 +160,21 @@ def test_what_the_agent_said_already_is_not_said_twice(scene: Scene) -> None:
     scene.cloud.event(STATE, {"instance-id": "i-0", "state": "shutting-down"})
     scene.cloud.event(REBALANCE, {"instance-id": "i-0"})
     scene.clock.move(100)
-    assert scene.poll() == QueuePoll(kept=1, repeated=2)
+    assert (scene.poll(), scene.cloud.waiting()) == (1, 0)
     assert [notice.kind for notice in scene.store.notices.find()] == ["interruption", "rebalance"]
     assert scene.store.notices.find()[1].seconds is None
-    one = scene.store.attempts.get("a1")
-    assert one is not None
+    one = present(scene.store.attempts.get("a1"))
     assert one.phase is Phase.RUNNING
     scene.clock.move(3600)
     scene.cloud.warn("i-0", at=scene.clock())
-    assert scene.poll() == QueuePoll(kept=1)
+    assert scene.poll() == 1
 
 
 def test_a_machine_that_goes_already_is_told_of_but_asked_for_nothing(scene: Scene) -> None:
     scene.cloud.event(STATE, {"instance-id": "i-0", "state": "running"})
     scene.cloud.event(STATE, {"instance-id": "i-0", "state": "shutting-down"})
-    assert scene.poll() == QueuePoll(kept=1, others=1)
-    one = scene.store.attempts.get("a1")
-    assert one is not None
+    assert (scene.poll(), scene.cloud.waiting()) == (1, 0)
+    one = present(scene.store.attempts.get("a1"))
     assert (one.phase, one.order_id) == (Phase.RUNNING, "")
     assert [(notice.seconds, notice.what) for notice in scene.store.notices.find()] == [
         (0.0, "the machine is shutting-down")
@@ -190,11 +191,9 @@ def test_a_retirement_of_several_machines_is_told_of_each_of_ours(scene: Scene) 
     }
     scene.cloud.event(HEALTH, change, source="aws.health")
     # The third may be a machine that is being made: the message is read again, and nothing is told twice.
-    assert scene.poll() == QueuePoll(kept=2)
-    assert scene.cloud.waiting() == 1
+    assert (scene.poll(), scene.cloud.waiting()) == (2, 1)
     scene.clock.move(121)
-    assert scene.poll() == QueuePoll(repeated=2)
-    assert scene.cloud.waiting() == 0
+    assert (scene.poll(), scene.cloud.waiting()) == (0, 0)
     assert {(notice.rank, notice.kind) for notice in scene.store.notices.find()} == {
         (0, "maintenance"),
         (1, "maintenance"),
@@ -203,29 +202,26 @@ def test_a_retirement_of_several_machines_is_told_of_each_of_ours(scene: Scene) 
 
 def test_machines_of_nobody_wait_a_little_for_somebody_to_know_them(scene: Scene) -> None:
     scene.cloud.warn("i-7")
-    assert scene.poll() == QueuePoll()
-    assert scene.cloud.waiting() == 1
+    assert (scene.poll(), scene.cloud.waiting()) == (0, 1)
     made = attempt("a2", phase=Phase.PROVISIONING)
     scene.store.attempts.add(made, [node("a2", machine_id="i-7", made_at=NOW)])
-    assert scene.poll() == QueuePoll(kept=1)
+    assert scene.poll() == 1
     scene.cloud.warn("i-8")
     scene.clock.move(121)
-    assert scene.poll() == QueuePoll(others=1)
-    assert scene.cloud.waiting() == 0
+    assert (scene.poll(), scene.cloud.waiting()) == (0, 0)
 
 
 def test_what_we_end_ourselves_is_no_news(scene: Scene) -> None:
     scene.store.attempts.update("a1", lambda one: replace(one, phase=Phase.RELEASING))
     scene.cloud.event(STATE, {"instance-id": "i-0", "state": "shutting-down"})
     scene.clock.move(600)
-    assert scene.poll() == QueuePoll(others=1)
-    assert scene.store.notices.find() == ()
+    assert (scene.poll(), scene.cloud.waiting()) == (0, 0)
 
 
 def test_what_cannot_be_read_ends_with_the_dead_letters(scene: Scene) -> None:
     scene.cloud.sqs.send_message(QueueUrl=scene.cloud.address, MessageBody="{not json")
     scene.cloud.warn("i-0")
-    assert scene.poll() == QueuePoll(kept=1, unreadable=1)
+    assert (scene.hearing().poll(0), len(scene.store.notices.find())) == (1, 1)
     for _ in range(3):
         scene.poll()
     assert (scene.cloud.waiting(), scene.cloud.waiting(scene.cloud.dead)) == (0, 1)
@@ -245,7 +241,7 @@ def test_many_at_once(scene: Scene) -> None:
     for rank in range(machines):
         scene.cloud.warn(f"i-b{rank}")
     kept = 0
-    while taken := scene.poll().kept:
+    while taken := scene.poll():
         kept += taken
     assert (kept, len(scene.store.notices.find("a2")), scene.cloud.waiting()) == (machines, machines, 0)
 

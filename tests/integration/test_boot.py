@@ -28,18 +28,12 @@ from pricing.places import Market
 from pricing.table_rows import parse_rows, read_table
 from router.agent import protocol
 from router.controller.context import ControllerContext
-from router.controller.orders import Order
+from router.controller.plans import Order
 from router.controller.provision.provision_order import ProvisionResult, ProvisionStatus, _provision
 from router.controller.release.release import release
+from router.controller.workspace.bootstrap import CoordinatorEndpoint, NodeSecrets, pack_agent
 from router.controller.workspace.placement_options import GangPlacement
-from router.controller.workspace.workspaces import (
-    CoordinatorEndpoint,
-    NodeSecrets,
-    attempt_name,
-    build_workspace,
-    new_attempt,
-)
-from router.controller.workspace.zipapp import pack_agent
+from router.controller.workspace.workspaces import attempt_name, build_workspace, new_attempt
 from router.coordinator.app import make_app
 from router.coordinator.handlers import AgentMessageHandler
 from router.coordinator.server import CoordinatorServer

@@ -15,11 +15,10 @@ import pytest
 
 from router.checkpoints.arrow_store import ArrowStore, open_arrow_store
 from router.checkpoints.checkpoints import find_complete_checkpoints, list_steps, read_manifest, remove_old_checkpoints
-from router.checkpoints.errors import IncompleteCheckpointError
-from router.checkpoints.object_store import FolderStore
-from router.checkpoints.rate_limit import TransferLimits
-from router.checkpoints.transfer import transfer_checkpoint, verify_checkpoint
+from router.checkpoints.object_store import FolderStore, IncompleteCheckpointError
+from router.checkpoints.transfer import TransferLimits, transfer_checkpoint, verify_checkpoint
 from tests.support.gcs_emulator import gcs_emulator, gcs_url
+from tests.support.present import present
 from tests.support.service import closed_port
 from tests.support.stored_checkpoints import newest, save
 
@@ -84,8 +83,7 @@ def test_there_and_back(store: ArrowStore, tmp_path: Path) -> None:
     source = FolderStore(tmp_path / "run")
     for step, files in ((1, None), (2, {"large": 30_000_000, "deep/small": 5, "empty": 0}), (3, None)):
         save(tmp_path / "run", step, files)
-        manifest = read_manifest(source, step)
-        assert manifest is not None
+        manifest = present(read_manifest(source, step))
         moved = transfer_checkpoint(source, manifest, store, TransferLimits())
         assert (moved.bytes, moved.manifest) == (manifest.bytes, f"{store.url}/{manifest.name}")
         assert transfer_checkpoint(source, manifest, store, TransferLimits()).kept == manifest.bytes
@@ -94,8 +92,7 @@ def test_there_and_back(store: ArrowStore, tmp_path: Path) -> None:
     assert store.folders() == [f"step-{step:08d}" for step in (1, 2, 3)]
     assert remove_old_checkpoints(store, 1, 2) == [1]
     assert (list_steps(store), store.folders()) == ([3, 2], ["step-00000002", "step-00000003"])
-    second = read_manifest(store, 2)
-    assert second is not None
+    second = present(read_manifest(store, 2))
     assert transfer_checkpoint(store, second, FolderStore(tmp_path / "back"), TransferLimits()).bytes == second.bytes
     assert newest(tmp_path / "back") == 2
     store.put(second.files[0].path, b"x" * second.files[0].bytes)

@@ -14,14 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from router.checkpoints.checkpoints import find_complete_checkpoints
-from router.checkpoints.manifest import CheckpointManifest
-from router.checkpoints.rate_limit import TransferLimits
-from router.checkpoints.transfer import verify_checkpoint
+from router.checkpoints.checkpoints import CheckpointManifest, find_complete_checkpoints
+from router.checkpoints.transfer import TransferLimits, verify_checkpoint
 from tests.support.agents import agents
 from tests.support.command import run
 from tests.support.coordinator import Coordinator
 from tests.support.object_store import ObjectStore, object_store
+from tests.support.present import present
 from tests.support.stored_checkpoints import newest, save, steps
 
 STEPFARE = str(Path(sys.executable).parent / "stepfare")
@@ -146,8 +145,7 @@ def _killed_at_random(store: ObjectStore, folder: Path, rounds: int, seed: int) 
         cut += after is None or after.step != step
         if chance.random() < 0.5:
             assert subprocess.run(words, capture_output=True, check=False).returncode == 0
-            last = _whole(store, url)
-            assert last is not None
+            last = present(_whole(store, url))
             assert last.step == step
     assert run("checkpoint", "push", folder, url, "--keep", 1).exit_code == 0
     assert len(store.keys("bucket-east", f"killed-{seed}/")) == 4
@@ -226,8 +224,7 @@ def test_an_order_is_answered_with_what_lies_in_the_bucket(store: ObjectStore, t
         coordinator.wait(lambda c: any(said["id"] == "c-1" for said in c.messages("saved")))
         said = next(said for said in coordinator.messages("saved") if said["id"] == "c-1")
         assert said["manifest"] == f"{url}/step-{said['step']:08d}.manifest.json"
-        found = _whole(store, url)
-        assert found is not None
+        found = present(_whole(store, url))
         assert found.step == said["step"]
         store.trouble()
         coordinator.checkpoint = {}
@@ -236,7 +233,6 @@ def test_an_order_is_answered_with_what_lies_in_the_bucket(store: ObjectStore, t
         coordinator.wait(lambda c: bool(c.messages("ended")))
         last = coordinator.messages("saved")[-1]
         assert last["step"] > said["step"]
-        durable = _whole(store, url)
-        assert durable is not None
+        durable = present(_whole(store, url))
         assert durable.step == last["step"]
     assert f"step {last['step']} is durable" in ranks[0].log()

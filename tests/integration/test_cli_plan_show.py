@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from router.app.state_restoration import DEMO_AT, write_demo_home
-from router.controller.accept.previous_plan import last_plan
+from router.controller.plans import last_plan
 from router.planning.document.plan import Plan
 from router.planning.document.plan_json import plan_to_json
 from router.planning.document.plan_names import NIGHT

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from router.controller.accept.previous_plan import last_plan
+from router.controller.plans import last_plan
 from router.planning.document.plan_json import plan_from_json, plan_to_json
 from router.state.store import StateStore
 from tests.support.command import plan, run, write_job

@@ -15,7 +15,7 @@ from pricing.money import Usd
 from router.access.identity import Permission
 from router.app.queries.context import QueryContext
 from router.app.queries.jobs import report_jobs
-from router.controller.report.job_report import GangOutlook, PlanPromise
+from router.controller.report.report import GangOutlook, PlanPromise
 from router.planning.document.plan_json import plan_content, plan_to_json
 from router.render.figures import money
 from router.render.jobs_page import gang_row

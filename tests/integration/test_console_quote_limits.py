@@ -16,7 +16,7 @@ from router.app.plan import store_plan_inputs
 from router.app.queries.context import QueryContext
 from router.app.queries.quote_acceptance import check_acceptable
 from router.app.queries.quote_questions import QuoteAsked, check_question
-from router.controller.plan_limits import made_limits, store_limits
+from router.controller.plans import made_limits, store_limits
 from router.jobs.limits import Limits
 from router.planning.document.restricted_limits import limits_digest, restrict_limits
 from tests.support.command import plan, run, write_job

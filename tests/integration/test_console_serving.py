@@ -23,6 +23,7 @@ from router.console.server import GRACE_SECONDS, listening
 from router.coordinator.server import MAX_OPEN_FILES, ListenError
 from tests.support.console import console_client, query_context
 from tests.support.listening import listening_port
+from tests.support.present import present
 from tests.support.repository import ROOT
 
 COMMAND = str(Path(sys.executable).with_name("stepfare"))
@@ -180,8 +181,7 @@ def test_the_container_is_nobody_special_and_asks_for_its_health() -> None:
 def test_the_proxy_leads_to_the_port_of_the_unit_with_the_name_that_was_asked_for() -> None:
     caddy = (EXAMPLES / "Caddyfile").read_text(encoding="utf-8")
     unit = (EXAMPLES / "stepfare-serve.service").read_text(encoding="utf-8")
-    found = re.search(r"reverse_proxy 127\.0\.0\.1:(\d+)", caddy)
-    assert found is not None
+    found = present(re.search(r"reverse_proxy 127\.0\.0\.1:(\d+)", caddy))
     assert f"--port {found[1]}" in unit
     assert "health_uri /ready" in caddy
     assert caddy.count("{") == caddy.count("}")
@@ -191,8 +191,7 @@ def test_the_proxy_leads_to_the_port_of_the_unit_with_the_name_that_was_asked_fo
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     text = (EXAMPLES / "stepfare-serve.service").read_text(encoding="utf-8")
-    command = re.search(r"^ExecStart=(\S+)", text, re.MULTILINE)
-    assert command is not None
+    command = present(re.search(r"^ExecStart=(\S+)", text, re.MULTILINE))
     unit = tmp_path / "stepfare-serve.service"
     unit.write_text(text.replace(command[1], "/bin/true"), encoding="utf-8")
     words = ["systemd-analyze", "verify", "--man=no", str(unit)]

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from router.controller.workspace.bootstrap import AgentDownload
-from router.controller.workspace.zipapp import pack_agent
+from router.controller.workspace.bootstrap import CoordinatorEndpoint, pack_agent
 from router.state.records import Phase
 from tests.support.agents import agents
 from tests.support.coordinations import TOKEN, Scene, scene
 from tests.support.coordinator import Coordinator
+from tests.support.present import present
 from tests.support.repository import ROOT
 
 SECRET = "secret-canary-77b1e0"
@@ -100,8 +100,7 @@ def test_a_killed_agent_falls_silent_and_a_second_life_is_refused(tmp_path: Path
             ranks[0].end()
             time.sleep(0.3)
             silent = gang.records[0].heard_at
-            before = gang.records[1].heard_at
-            assert before is not None
+            before = present(gang.records[1].heard_at)
             gang.wait(lambda g: (g.records[1].heard_at or before) > before)
             assert gang.records[0].heard_at == silent
             with agents(tmp_path / "b", gang.told, "echo started", only=[0]) as again:
@@ -219,8 +218,8 @@ def test_the_agent_that_machines_fetch_is_the_one_they_expect(tmp_path: Path) ->
 
     agent = pack_agent()
     with scene(tmp_path, 1) as gang, gang.serving(agent):
-        at = AgentDownload.of(gang.url, hashlib.sha256(agent).hexdigest())
-        with urllib.request.urlopen(at.url) as answer:
+        at = CoordinatorEndpoint(gang.url, hashlib.sha256(agent).hexdigest())
+        with urllib.request.urlopen(at.agent_url) as answer:
             assert answer.read() == agent
 
 
@@ -233,8 +232,7 @@ def test_two_attempts_do_not_mix(tmp_path: Path) -> None:
         two = Coordinator(1, "token-canary-of-two", attempt="attempt-2", url=gang.url)
         with agents(tmp_path / "a", gang.told, "exit 3") as one, agents(tmp_path / "b", two, "echo two") as other:
             assert (one[0].end(), other[0].end()) == (1, 0)
-        found = gang.store.attempts.get("attempt-2")
-        assert found is not None
+        found = present(gang.store.attempts.get("attempt-2"))
         assert (gang.attempt.result, found.result) == ("crashed", "finished")
         assert (tmp_path / "logs" / "attempt-2" / "rank-0.log").read_text() == "two\n"
 

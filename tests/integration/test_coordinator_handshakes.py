@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from router.app.controller import is_serving
 from router.coordinator.app import make_app
 from router.coordinator.connections import ConnectionLimits
 from router.coordinator.handshakes import HandshakeQueue, gate_handshakes
-from router.coordinator.health import is_serving
 from router.coordinator.server import CoordinatorServer
 from tests.support.busy import on_a_busy_machine
 from tests.support.certificates import write_certificate

@@ -16,8 +16,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from router.coordinator import long_poll as waiting_module
-from router.coordinator.long_poll import LongPoll
+from router.coordinator import app as waiting_module
+from router.coordinator.app import LongPoll
 from router.state.records import Phase
 from router.state.store import StateStore
 from tests.support.busy import in_time, on_a_busy_machine

@@ -17,10 +17,10 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from router.app.controller import is_serving
 from router.coordinator import bodies
 from router.coordinator.app import make_app
 from router.coordinator.connections import ConnectionLimits
-from router.coordinator.health import is_serving
 from router.coordinator.messages import LARGEST_BODY
 from router.coordinator.server import CoordinatorServer, ListenError
 from tests.support.agents import agents

@@ -24,6 +24,7 @@ from router.state.errors import UnreadableError
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.tables import ATTEMPTS, NODES
 from tests.support.bare_site import bare_site
+from tests.support.present import present
 from tests.support.state_values import NOW, attempt, node
 
 MINUTE = timedelta(minutes=1)
@@ -49,8 +50,7 @@ def site(tmp_path: Path, told: list[str]) -> Iterator[ControllerContext]:
             one = attempt(name, job=name[0], phase=Phase.RUNNING, made_at=NOW, directory=name)
             site.store.attempts.add(one, (node(name, 0, **lived), node(name, 1, **lived)))
             site.store.journal.note(name, "provisioning", NOW)
-        b1 = site.store.attempts.get("b1")
-        assert b1 is not None
+        b1 = present(site.store.attempts.get("b1"))
         line = {"job": "b", "gang": b1.gang, "cloud": b1.cloud, "region": b1.region, "market": "spot"}
         site.store.plans.put_plan(b1.plan, json.dumps({"as_of": NOW.isoformat(), "lines": [line], "jobs": []}), NOW)
         folder = site.directory("b1")
@@ -100,8 +100,7 @@ def test_a_gang_with_any_unreadable_column_of_a_machine_is_settled(
     site: ControllerContext, tmp_path: Path, told: list[str], column: str
 ) -> None:
     spoil(tmp_path, "nodes", column, "attempt = 'b1' AND rank = 1")
-    one = site.store.attempts.get("b1")
-    assert one is not None
+    one = present(site.store.attempts.get("b1"))
     assert release(site, one, "stopped", "").phase is Phase.FAILED
     assert metered(site, "b1") == {(0, 70), (1, 70)}
     entries = [each for each in site.store.ledger.entries(attempt="b1") if each.what is CostItem.MACHINE]
@@ -139,8 +138,7 @@ def test_without_a_place_only_a_backup_helps(site: ControllerContext, tmp_path: 
 
 
 def test_what_was_settled_before_its_row_broke_is_over(site: ControllerContext, tmp_path: Path) -> None:
-    one = site.store.attempts.get("b1")
-    assert one is not None
+    one = present(site.store.attempts.get("b1"))
     release(site, one, "stopped", "")
     before = site.store.ledger.entries()
     spoil(tmp_path, "attempts", "phase", "id = 'b1'")
@@ -152,8 +150,7 @@ def test_a_sweep_goes_on_beside_a_machine_that_cannot_be_read(site: ControllerCo
     """It names what settles the gang, and releases one that is half done."""
     spoil(tmp_path, "nodes", "market", "attempt = 'b1' AND rank = 0")
     spoil(tmp_path, "nodes", "market", "attempt = 'a1' AND rank = 1")
-    half = site.store.attempts.get("a1")
-    assert half is not None
+    half = present(site.store.attempts.get("a1"))
     site.store.attempts.change(half, phase=Phase.PROVISIONING)
     with_cloud = find_orphans(_asked(site), ["aws"], {})
     (gap,) = with_cloud.gaps
@@ -162,8 +159,7 @@ def test_a_sweep_goes_on_beside_a_machine_that_cannot_be_read(site: ControllerCo
     assert [orphan.attempt for orphan in with_cloud.orphans] == ["a1"]
     assert [trouble for _, trouble in release_orphans(site, with_cloud.orphans)] == [""]
     assert metered(site, "a1") == {(0, 70), (1, 70)}
-    one = site.store.attempts.get("b1")
-    assert one is not None
+    one = present(site.store.attempts.get("b1"))
     release(site, one, "stopped", "")
     assert find_orphans(_asked(site), ["aws"], {}).gaps == ()
 
@@ -172,8 +168,7 @@ def test_a_sweep_goes_on_beside_a_machine_that_cannot_be_read(site: ControllerCo
 def test_a_sweep_settles_a_half_made_gang_whose_job_cannot_be_read(
     site: ControllerContext, tmp_path: Path, told: list[str], spec: str
 ) -> None:
-    half = site.store.attempts.get("a1")
-    assert half is not None
+    half = present(site.store.attempts.get("a1"))
     site.store.plans.put_jobs({half.job_digest: "{}"}, NOW)
     site.store.attempts.change(half, phase=Phase.PROVISIONING)
     with sqlite3.connect(tmp_path / "state.db") as connection:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from router.cli.demo import DemoCommandError, DemoCommands, SideCommand
-from router.config.job_files import load_jobs
-from router.config.limits_file import load_limits
+from router.config.job_files import load_jobs, load_limits
 from router.config.settings_files import load_clouds
 from router.demo.stage import NotTrainedError, count_gangs, read_step_count, read_training_result, write_demo_files
 from tests.support.clouds import environment

@@ -18,7 +18,7 @@ from providers.fleet import CloudResource
 from providers.sandbox import processes
 from providers.sandbox.fleet import SandboxFleet
 from providers.session import Settings
-from router.controller.workspace.zipapp import pack_agent
+from router.controller.workspace.bootstrap import pack_agent
 from tests.contract.fleet_contract import OURS, session
 from tests.support import sandbox_nodes
 from tests.support.agents import alive, configuration

@@ -21,8 +21,7 @@ from providers.registry import CLOUDS, find_credentials
 from router.app import starter_folder
 from router.cli import init as init_command
 from router.cli.main import app
-from router.config.job_files import load_jobs
-from router.config.limits_file import load_limits
+from router.config.job_files import load_jobs, load_limits
 from router.config.settings_files import load_clouds, load_deploy
 from router.render.starter_files import FILE_NAMES, StarterChoices, starter_files
 from tests.support.command import plan, run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from router.controller.plan_limits import limits_json
+from router.controller.plans import limits_json
 from router.jobs.limits import Limits
 from router.planning.document.plan_json import plan_content, plan_from_json
 from router.state.store import StateStore

@@ -16,7 +16,7 @@ from router.app.budgets import BooksFolders, spent_now
 from router.app.close_month import make_seal
 from router.app.month_books import month_costs, open_month_books
 from router.app.reconcile import reconcile_month
-from router.controller.orders import Order
+from router.controller.plans import Order
 from router.controller.provision.provision_order import ProvisionStatus, existing_result
 from router.jobs.spec import Job
 from router.ledger.entry import CostBasis

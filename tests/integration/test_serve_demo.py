@@ -24,7 +24,7 @@ import pytest
 from pricing.money import Usd
 from router.app.state_restoration import DEMO_AT
 from router.cli.console import ExitCode
-from router.config.limits_file import read_limits
+from router.config.job_files import read_limits
 from router.planning.document.plan import Plan
 from router.planning.document.plan_json import plan_from_json
 from router.planning.document.plan_names import QUOTE

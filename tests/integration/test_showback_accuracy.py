@@ -14,7 +14,7 @@ import pytest
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from router.cli.console import ExitCode
-from router.controller.orders import Order
+from router.controller.plans import Order
 from router.controller.workspace.placement_options import GangPlacement
 from router.planning.document.plan import LineFallback
 from router.showback.plan_accuracy import StepFigures, compare, predict, sum_accuracy

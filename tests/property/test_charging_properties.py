@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.controller.history.metering import disk_entries, metered_entries, transfer_entries
-from router.controller.history.time_use import TrainingRecord
+from router.controller.history.metering import TrainingRecord, disk_entries, metered_entries, transfer_entries
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse, book_entry
 from router.ledger.month import Month
 from router.showback.accounts import Showback

@@ -19,8 +19,7 @@ import pytest
 
 from pricing.book_file import embedded_book
 from pricing.places import Market
-from router.config.job_files import load_jobs
-from router.config.limits_file import read_limits
+from router.config.job_files import load_jobs, read_limits
 from router.jobs.guarded_run import BRIDGED_SHARES, GuardedWork
 from router.jobs.spec import Job
 from router.planning.document.plan import Plan

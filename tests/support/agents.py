@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from router.controller.workspace.zipapp import pack_agent
+from router.controller.workspace.bootstrap import pack_agent
 from tests.support.busy import on_a_busy_machine
 from tests.support.coordinator import Coordinator
 

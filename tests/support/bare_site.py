@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from router.controller.context import ControllerContext
-from router.controller.workspace.workspaces import CoordinatorEndpoint
+from router.controller.workspace.bootstrap import CoordinatorEndpoint
 from router.deploy.deploy_settings import Deploy
 from terraform.engine import Engine, EngineKind
 from terraform.runner import Runner

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from pricing.money import Usd, UsdPerHour
+from pricing.money import UsdPerHour
 from pricing.places import Market
 from router.coordinator.app import make_app
 from router.coordinator.connections import DEFAULT_LIMITS, ConnectionLimits
@@ -24,6 +24,7 @@ from router.state.store import StateStore
 from tests.support.busy import eventually
 from tests.support.coordinator import Coordinator
 from tests.support.new_state import open_state
+from tests.support.state_values import attempt, node
 
 ATTEMPT = "attempt-1"
 TOKEN = "token-canary-3c90aa17"
@@ -54,47 +55,44 @@ def gang_records(
     machines: int, *, engine: str = "command", name: str = ATTEMPT, token: str = TOKEN
 ) -> tuple[Attempt, list[NodeRecord]]:
     """An attempt that is being provisioned, and its machines."""
-    attempt = Attempt(
-        id=name,
+    made = attempt(
+        name,
         plan="p",
         job="job-1",
         job_digest="d",
-        gang="g",
         start=NOW,
         end=NOW + timedelta(hours=8),
-        choice=0,
-        number=1,
         cloud="sandbox",
         region="local",
         machines=machines,
         engine=engine,
-        team="team",
-        project=None,
-        cost_center=None,
-        usd_per_hour=UsdPerHour(0),
-        max_usd_per_hour=UsdPerHour(0),
-        at_risk_usd=Usd(0),
-        directory="runs/x",
         token_hash=hashlib.sha256(token.encode()).hexdigest(),
         created_at=NOW,
         phase=Phase.PROVISIONING,
     )
-    nodes = [
-        NodeRecord(
-            attempt=name,
-            rank=rank,
-            name=f"node-{rank}",
-            zone=None,
-            instance_type="local",
-            market=Market.ON_DEMAND,
-            accelerator="H100",
-            accelerators=8,
-            usd_per_hour=UsdPerHour(0),
-            max_usd_per_hour=UsdPerHour(0),
-        )
-        for rank in range(machines)
-    ]
-    return attempt, nodes
+    free = {"usd_per_hour": UsdPerHour(0), "max_usd_per_hour": UsdPerHour(0)}
+    on = {"instance_type": "local", "market": Market.ON_DEMAND, **free}
+    return made, [node(name, rank, **on) for rank in range(machines)]
+
+
+def agent_body(rank: int, message: str, /, **more: Any) -> dict[str, Any]:
+    """Return the body of an agent's message, changed by ``more``."""
+    life = {"protocol": 1, "incarnation": f"life-{rank}"}
+    beat = {**life, "state": "running", "sequence": 1, "uptime_seconds": 1.5}
+    end = {"state": "ended", "reason": "finished", "exit_code": 0, "signal": None, "message": "", "log_bytes_lost": 0}
+    notice = {"id": "n-1", "kind": "interruption", "source": "sandbox", "seconds": 30.0, "what": "preempted"}
+    where = {"nodes": 2, "host": f"host-{rank}", "engine": "command", "address": f"10.0.0.{rank + 1}"}
+    bodies: dict[str, dict[str, Any]] = {
+        "hello": {**life, **where, **({"master_port": 29500} if rank == 0 else {})},
+        "heartbeat": beat,
+        "logs": {"offset": 0, "bytes": 5, "text": "step\n"},
+        "notice": {**life, **notice},
+        "measured": life,
+        "orders": {**life, "seen": "", "wait": 20.0},
+        "saved": {**life, "id": "c-1", "step": 120, "manifest": "/b/120.json", "seconds": 3.5},
+        "ended": {**beat, **end},
+    }
+    return bodies[message] | more
 
 
 @dataclass
@@ -140,55 +138,8 @@ class Scene:
         return self.attendance.answer(ATTEMPT, rank, message, f"Bearer {token}", self.body(rank, message, **body))
 
     def body(self, rank: int, message: str, /, **more: Any) -> dict[str, Any]:
-        beat = {
-            "protocol": 1,
-            "incarnation": f"life-{rank}",
-            "state": "running",
-            "sequence": 1,
-            "uptime_seconds": 1.5,
-        }
-        whole: dict[str, dict[str, Any]] = {
-            "hello": {
-                "protocol": 1,
-                "incarnation": f"life-{rank}",
-                "nodes": self.nodes,
-                "host": f"host-{rank}",
-                "engine": "command",
-                "address": f"10.0.0.{rank + 1}",
-                **({"master_port": 29500} if rank == 0 else {}),
-            },
-            "heartbeat": beat,
-            "logs": {"offset": 0, "bytes": 5, "text": "step\n"},
-            "notice": {
-                "protocol": 1,
-                "incarnation": f"life-{rank}",
-                "id": "n-1",
-                "kind": "interruption",
-                "source": "sandbox",
-                "seconds": 30.0,
-                "what": "preempted",
-            },
-            "measured": {"protocol": 1, "incarnation": f"life-{rank}"},
-            "orders": {"protocol": 1, "incarnation": f"life-{rank}", "seen": "", "wait": 20.0},
-            "saved": {
-                "protocol": 1,
-                "incarnation": f"life-{rank}",
-                "id": "c-1",
-                "step": 120,
-                "manifest": "/b/120.json",
-                "seconds": 3.5,
-            },
-            "ended": beat
-            | {
-                "state": "ended",
-                "reason": "finished",
-                "exit_code": 0,
-                "signal": None,
-                "message": "",
-                "log_bytes_lost": 0,
-            },
-        }
-        return whole[message] | more
+        """What an agent says."""
+        return agent_body(rank, message, **({"nodes": self.nodes} if message == "hello" else {}) | more)
 
     def failed(self, rank: int, reason: str = "crashed", **more: Any) -> tuple[int, dict[str, Any]]:
         """`ended` of a rank that did not finish."""

@@ -29,9 +29,8 @@ from router.app.queries.quote_questions import QuoteAsked, ask_quote, check_ques
 from router.app.settings import AppSettings
 from router.app.state_restoration import APPROVAL_RULES, DEMO_AT
 from router.config.approval_file import load_approval_rules
-from router.config.job_files import load_jobs
-from router.config.limits_file import read_limits
-from router.controller.plan_limits import store_limits
+from router.config.job_files import load_jobs, read_limits
+from router.controller.plans import store_limits
 from router.deploy.deploy_settings import Deploy
 from router.jobs.job_json import parse_job
 from router.ledger.budget import Budget, Scope

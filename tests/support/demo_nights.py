@@ -23,7 +23,7 @@ from router.app.queries.context import QueryContext
 from router.app.state_restoration import DEMO_AT
 from router.controller.accept.accept import AcceptedOrders, record_acceptance, requests_of
 from router.controller.accept.approval import ApprovalRules
-from router.controller.orders import orders_of
+from router.controller.plans import orders_of
 from router.controller.provision.provision_order import ProvisionRequest
 from router.controller.workspace.placement_options import GangPlacement, fill_list_prices
 from router.jobs.job_json import job_json, parse_job

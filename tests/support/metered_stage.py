@@ -21,7 +21,7 @@ from router.controller.accept.accept import AcceptedOrders, record_acceptance
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import ResumePoint
 from router.controller.history.metering import COPIED, DISK_GIB, PROVISIONING
-from router.controller.orders import Order, orders_of
+from router.controller.plans import Order, orders_of
 from router.controller.provision.provision_order import ProvisionRequest
 from router.controller.release.release import release
 from router.controller.workspace.placement_options import GangPlacement

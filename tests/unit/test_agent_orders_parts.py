@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from router.agent import orders as module
+from router.agent import messenger as module
 from router.agent.calls import CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
 from router.agent.config import AgentConfig, AgentConfigError, parse_config
 from router.agent.control import AgentControlFolder
 from router.agent.imds import MachineNotice
-from router.agent.messenger import UrgentSender
+from router.agent.messenger import OrderPoller, UrgentSender
 from router.agent.notice_listener import NoticeListener
-from router.agent.orders import OrderPoller
 from router.agent.protocol import LONGEST_ID
 from router.agent.starters import gang_environment
 
@@ -50,7 +49,7 @@ class _Calls(CoordinatorClient):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAUSE", 0.01)
-    monkeypatch.setattr(module, "FIRST_WAIT", 0.05)
+    monkeypatch.setattr(module, "FIRST_POLL_WAIT", 0.05)
 
 
 def _ran(*answers: dict[str, Any] | Exception, ends: bool = False) -> tuple[_Calls, list[tuple[str, dict[str, Any]]]]:
@@ -179,8 +178,8 @@ def _config(**more: Any) -> AgentConfig:
 
 
 def test_the_training_is_told_what_it_goes_on_from_and_how_often_to_save() -> None:
-    plain = gang_environment(_config(), "h", 1)
-    told = gang_environment(_config(resume_step=0, resume_manifest="/m", checkpoint_seconds=1234.5), "h", 1)
+    plain = gang_environment(_config())
+    told = gang_environment(_config(resume_step=0, resume_manifest="/m", checkpoint_seconds=1234.5))
     assert {name: told[name] for name in set(told) - set(plain)} == {
         "STEPFARE_RESUME_STEP": "0",
         "STEPFARE_RESUME_MANIFEST": "/m",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import random
 import subprocess
+import tarfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 from router.agent.config import AgentConfig, AgentConfigError, CodeSource, parse_config, read_config
+from router.agent.fetch import CodeFetchError, unpack_archive
 from router.agent.messenger import Outbox
 from router.agent.output import OutputTail, RotatingLog, SecretMask
 from router.agent.starters import command_line, gang_environment, read_job_environment
@@ -86,9 +89,9 @@ def test_an_env_file_is_refused_without_showing_a_value(tmp_path: Path, content:
 
 
 def test_ranks_of_processes_only_where_a_node_starts_one() -> None:
-    one = gang_environment(_config(engine="command"), "10.0.0.1", 29500)
+    one = gang_environment(_config(master_address="10.0.0.1", engine="command"))
     assert (one["WORLD_SIZE"], one["RANK"], one["LOCAL_RANK"]) == ("2", "0", "0")
-    many = gang_environment(_config(processes_per_node=8), "10.0.0.1", 29500)
+    many = gang_environment(_config(master_address="10.0.0.1", processes_per_node=8))
     assert many["WORLD_SIZE"] == "16"
     assert not {"RANK", "LOCAL_RANK"} & set(many)
     assert {name: value for name, value in many.items() if name.startswith("PET_")} == {
@@ -101,14 +104,14 @@ def test_ranks_of_processes_only_where_a_node_starts_one() -> None:
 
 
 def test_imported_commands_find_the_variables_of_skypilot() -> None:
-    found = gang_environment(_config(processes_per_node=8, rank=1), "10.0.0.1", 29500, ("10.0.0.1", "10.0.0.2"))
+    found = gang_environment(_config(master_address="10.0.0.1", processes_per_node=8, rank=1), ("10.0.0.1", "10.0.0.2"))
     assert {name: value for name, value in found.items() if name.startswith("SKYPILOT_")} == {
         "SKYPILOT_NODE_RANK": "1",
         "SKYPILOT_NUM_NODES": "2",
         "SKYPILOT_NUM_GPUS_PER_NODE": "8",
         "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2",
     }
-    assert "SKYPILOT_NODE_IPS" not in gang_environment(_config(), "10.0.0.1", 29500)
+    assert "SKYPILOT_NODE_IPS" not in gang_environment(_config(master_address="10.0.0.1"))
 
 
 def test_a_container_gets_names_not_values() -> None:
@@ -224,3 +227,67 @@ def test_without_a_disk_the_outbox_remembers(tmp_path: Path) -> None:
 def test_the_agent_is_written_in_python_3_9() -> None:
     for file in sorted((ROOT / "router" / "agent").rglob("*.py")):
         ast.parse(file.read_text(encoding="utf-8"), feature_version=(3, 9))
+
+
+_FILTERED = hasattr(tarfile, "data_filter")
+
+
+@pytest.fixture(
+    params=[pytest.param(True, marks=pytest.mark.skipif(not _FILTERED, reason="an old interpreter")), False]
+)
+def filters(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    if not request.param:
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    return bool(request.param)
+
+
+def _member(name: str, kind: bytes = tarfile.REGTYPE, leads: str = "", **said: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname, member.mode = kind, leads, said.get("mode", 0o644)
+    member.uid, member.size = 12345, 2 if kind == tarfile.REGTYPE else 0
+    return member
+
+
+def _archive(place: Path, *members: tarfile.TarInfo) -> Path:
+    with tarfile.open(place, "w") as tar:
+        for member in members:
+            tar.addfile(member, io.BytesIO(b"hi") if member.size else None)
+    return place
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        (_member("../outside"),),
+        (_member("code/../../outside"),),
+        (_member("link", tarfile.SYMTYPE, ".."), _member("link/outside")),
+        (_member("link", tarfile.SYMTYPE, "/tmp"),),
+        (_member("x", tarfile.SYMTYPE, "."), _member("x/x/../outside")),
+        (_member("hard", tarfile.LNKTYPE, "../secret"),),
+        (_member("device", tarfile.CHRTYPE),),
+    ],
+    ids=["name", "roundabout", "link", "absolute-link", "link-chain", "hard-link", "device"],
+)
+def test_nothing_leads_outside(tmp_path: Path, filters: bool, members: tuple[tarfile.TarInfo, ...]) -> None:
+    (tmp_path / "secret").write_text("canary")
+    folder = tmp_path / "in" / "code"
+    folder.mkdir(parents=True)
+    with pytest.raises(CodeFetchError, match="said: cannot be unpacked"):
+        unpack_archive(_archive(tmp_path / "a.tar", *members), folder, "said")
+    assert not list(tmp_path.rglob("outside"))
+    assert not [path for path in folder.rglob("*") if path.is_file() and path.read_text() == "canary"]
+
+
+def test_links_inside_and_modes_are_kept(tmp_path: Path, filters: bool) -> None:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    members = (
+        _member("lib", tarfile.DIRTYPE, mode=0o555),
+        _member("lib/run.sh", mode=0o6775),
+        _member("bin", tarfile.DIRTYPE, mode=0o755),
+        _member("bin/run", tarfile.SYMTYPE, "../lib/run.sh"),
+    )
+    unpack_archive(_archive(tmp_path / "a.tar", *members), folder, "said")
+    assert (folder / "bin" / "run").read_text() == "hi"
+    assert (folder / "lib" / "run.sh").stat().st_mode & 0o7777 == 0o755
+    assert (folder / "lib" / "run.sh").stat().st_uid == tmp_path.stat().st_uid

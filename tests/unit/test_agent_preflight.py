@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -90,10 +91,7 @@ def test_a_driver_that_is_missing_or_fails_is_named(tmp_path: Path, path: dict[s
         asked, path, answers(9, "NVIDIA-SMI has failed because it couldn't communicate with the driver")
     )
     assert failed.problem.startswith("nvidia-smi: exit code 9: NVIDIA-SMI has failed")
-
-    def hangs(command: list[str], seconds: float) -> tuple[int, str]:
-        raise NoticeSourceError("nvidia-smi: no answer within 45 s")
-
+    hangs = Mock(side_effect=NoticeSourceError("nvidia-smi: no answer within 45 s"))
     assert check_gpus(asked, path, hangs).problem == "nvidia-smi: no answer within 45 s"
 
 

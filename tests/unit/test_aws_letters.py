@@ -15,6 +15,7 @@ from providers.notices import CloudNotice, QueueBatch, QueueMessage
 from providers.protocol import NoticeKind
 from router.agent.imds import MachineNotice
 from router.agent.imds_aws import Ec2InstanceWatch
+from tests.support.present import present
 
 AT = datetime(2026, 11, 21, 18, tzinfo=UTC)
 
@@ -95,15 +96,13 @@ def test_a_recommendation_has_it_too() -> None:
 
 
 def test_hibernation_begins_at_once() -> None:
-    notice = one(detail={"instance-id": "i-0a", "instance-action": "hibernate"})
-    assert notice is not None
+    notice = present(one(detail={"instance-id": "i-0a", "instance-action": "hibernate"}))
     assert (notice.seconds, notice.id) == (0.0, "hibernate-2026-11-21T18:00:00Z")
 
 
 @pytest.mark.parametrize("state", ["shutting-down", "stopping", "stopped", "terminated"])
 def test_a_machine_that_goes(state: str) -> None:
-    notice = one(STATE_CHANGE, detail={"instance-id": "i-0a", "state": state})
-    assert notice is not None
+    notice = present(one(STATE_CHANGE, detail={"instance-id": "i-0a", "state": state}))
     assert (notice.kind, notice.seconds, notice.is_going) == (NoticeKind.INTERRUPTION, 0.0, True)
     assert notice.what == f"the machine is {state}"
 

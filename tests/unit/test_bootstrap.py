@@ -22,17 +22,18 @@ from router.agent.preflight import check_boot
 from router.agent.starters import read_job_environment
 from router.controller.workspace.bootstrap import (
     BOOT_STEP,
+    FABRIC_SCRIPTS,
     FETCH_AGENT,
     INSTALL_CONTAINERS,
     MAX_USER_DATA_BYTES,
     MOUNT_NVME,
-    AgentDownload,
     Bootstrap,
+    CoordinatorEndpoint,
+    NodeSecrets,
     UserDataTooLargeError,
+    pack_agent,
     render_cloud_init,
 )
-from router.controller.workspace.fabric_scripts import FABRIC_SCRIPTS
-from router.controller.workspace.zipapp import pack_agent
 from tests.support.coordinator import Coordinator
 from tests.support.repository import ROOT
 
@@ -53,8 +54,8 @@ CONFIG = AgentConfig(
     processes_per_node=8,
     gpus=True,
 )
-AGENT = AgentDownload.of(COORDINATOR, hashlib.sha256(b"agent").hexdigest())
-SPEC = Bootstrap(CONFIG, AGENT, TOKEN, plain={"BATCH": "512"}, secret={"API_KEY": SECRET})
+HOME = CoordinatorEndpoint(COORDINATOR, hashlib.sha256(b"agent").hexdigest())
+SPEC = Bootstrap(CONFIG, HOME, NodeSecrets(TOKEN, {"BATCH": "512"}, {"API_KEY": SECRET}))
 ARCHIVE = CodeSource("archive", "https://code.example.com/bert.tar.gz", "ab" * 32)
 CASES = {
     "torchrun": replace(
@@ -66,7 +67,9 @@ CASES = {
     ),
     "install": replace(SPEC, config=replace(CONFIG, code=CodeSource("image", "i:1")), containers=("29.6.2", "1.19.1")),
     "command": replace(
-        SPEC, config=replace(CONFIG, engine="command", command="set -e\n./train.sh 'ünïcode'"), ca="PEM\nTEXT\n"
+        SPEC,
+        config=replace(CONFIG, engine="command", command="set -e\n./train.sh 'ünïcode'"),
+        home=replace(HOME, ca="PEM\nTEXT\n"),
     ),
 }
 
@@ -130,7 +133,7 @@ def test_the_same_spec_gives_the_same_text() -> None:
 
 def test_what_is_too_large_is_refused_with_a_way_out() -> None:
     with pytest.raises(UserDataTooLargeError, match="shorten the command and the environment"):
-        render_cloud_init(replace(SPEC, plain={"BLOB": "x" * MAX_USER_DATA_BYTES}))
+        render_cloud_init(replace(SPEC, secrets=NodeSecrets(TOKEN, {"BLOB": "x" * MAX_USER_DATA_BYTES})))
     with pytest.raises(AgentConfigError, match="rank: not below nodes"):
         render_cloud_init(replace(SPEC, config=replace(CONFIG, rank=4)))
 
@@ -151,13 +154,15 @@ def test_the_agent_is_fetched_from_the_coordinator_and_checked(tmp_path: Path) -
     script = _script(tmp_path, "fetch", FETCH_AGENT)
     target = tmp_path / "agent.pyz"
     with Coordinator(1, TOKEN, agent=agent).running() as coordinator:
-        at = AgentDownload.of(coordinator.url, hashlib.sha256(agent).hexdigest())
-        ran = subprocess.run([script, at.url, "0" * 64, target, "0"], capture_output=True, text=True)
+        at = CoordinatorEndpoint(coordinator.url, hashlib.sha256(agent).hexdigest())
+        ran = subprocess.run([script, at.agent_url, "0" * 64, target, "0"], capture_output=True, text=True)
         assert (ran.returncode, ran.stderr) == (1, "stepfare: not the agent that was named\n")
         assert not target.exists()
-        subprocess.run([script, at.url, at.sha256, target, "0"], check=True, capture_output=True)
-        away = subprocess.run([script, f"{at.url}0", at.sha256, target, "0"], capture_output=True, text=True)
-    assert (away.returncode, away.stderr.splitlines()[-1]) == (1, f"stepfare: no agent at {at.url}0 within 0 s")
+        subprocess.run([script, at.agent_url, at.agent_sha256, target, "0"], check=True, capture_output=True)
+        away = subprocess.run(
+            [script, f"{at.agent_url}0", at.agent_sha256, target, "0"], capture_output=True, text=True
+        )
+    assert (away.returncode, away.stderr.splitlines()[-1]) == (1, f"stepfare: no agent at {at.agent_url}0 within 0 s")
     assert target.read_bytes() == agent
     assert stat.S_IMODE(target.stat().st_mode) == 0o755
     assert subprocess.run([target], capture_output=True, text=True).stderr == "usage: agent.pyz CONFIG.json\n"
@@ -366,7 +371,9 @@ def test_tcpxo_is_set_up_with_the_module_the_plugin_and_the_daemon_in_that_order
 @pytest.mark.parametrize("name", FABRIC_SCRIPTS)
 def test_user_data_that_sets_up_a_fabric_fits(name: str) -> None:
     setup = next(row.setup for row in fabrics() if row.setup and row.setup.startswith(name))
-    spec = replace(CASES["install"], fabric_setup=setup, local_nvme="/mnt/scratch", ca="PEM\n" * 400)
+    spec = replace(
+        CASES["install"], fabric_setup=setup, local_nvme="/mnt/scratch", home=replace(HOME, ca="PEM\n" * 400)
+    )
     assert len(render_cloud_init(spec).encode()) < MAX_USER_DATA_BYTES - 3000  # for the job
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pricing.money import Usd
-from router.controller.plan_limits import BudgetSource, apply_hard_budgets, budget_sources, fill_spending
+from router.controller.plans import BudgetSource, apply_hard_budgets, budget_sources, fill_spending
 from router.jobs.limits import Limits
 from router.ledger.budget import Budget, BudgetStatus, Scope, budgets_in_force, spent_of
 from router.ledger.month import Month
@@ -127,8 +127,8 @@ def test_what_the_file_says_is_spent_is_believed_and_the_rest_is_counted() -> No
     found = fill_spending(apply_hard_budgets(file, [budget(hard=True), budget("ops", "5", hard=True)]), spent)
     assert told(found) == [("research", "100", "0"), ("vision", "10", "3.5"), ("ops", "5", "0")]
     assert budget_sources(file, found) == (
-        BudgetSource("research", usd("100"), usd("0"), hard=True, counted=False),
-        BudgetSource("vision", usd("10"), usd("3.5"), hard=False, counted=True),
-        BudgetSource("ops", usd("5"), usd("0"), hard=True, counted=True),
+        BudgetSource(found.teams[0], hard=True, counted=False),
+        BudgetSource(found.teams[1], hard=False, counted=True),
+        BudgetSource(found.teams[2], hard=True, counted=True),
     )
     assert budget_sources(file, file) == ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -93,12 +94,8 @@ def test_what_waits_for_the_database_is_not_lost_by_what_does_not(pair: Scene, c
     assert (pair.records[0].step, pair.records[0].saved_step) == (9, 120)
 
 
-def test_a_database_that_takes_nothing_is_tried_again(pair: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    def locked(*_: Any, **__: Any) -> Any:
-        raise BusyError("locked")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pair.store.joint, "note", locked)
+def test_a_database_that_takes_nothing_is_tried_again(pair: Scene) -> None:
+    with patch.object(pair.store.joint, "note", side_effect=BusyError("locked")):
         assert pair.say(0, "saved") == (503, {})
     assert pair.say(0, "saved") == TAKEN
     assert _saved(pair)[0] == 120

@@ -8,14 +8,18 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from router.agent.helper.stepfare_checkpoint import Agent, Checkpoints, Good
+from router.agent.helper.stepfare_checkpoint import Agent, Checkpoints, Good, NotSavedError
+from tests.support.present import present
 from tests.support.repository import ROOT
 
 HELPER = ROOT / "router" / "agent" / "helper" / "stepfare_checkpoint.py"
@@ -111,8 +115,7 @@ def test_what_is_torn_or_changed_or_gone_is_passed_over_for_the_newest_good_one(
     for step in (1, 2, 3):
         checkpoints.save(step, _write("x" * 100))
     for step in (3, 2):
-        good = checkpoints.at(step)
-        assert good is not None
+        good = present(checkpoints.at(step))
         if what == "manifest" and harm is _changed:
             good.manifest.write_text(good.manifest.read_text().replace('"bytes": 100', '"bytes": 101'))
         else:
@@ -207,8 +210,7 @@ def test_files_that_are_there_already_are_taken_over(folder: Path) -> None:
         (folder / f"checkpoint-{step}" / "model").write_text("x")
         checkpoints.save(step, [folder / f"checkpoint-{step}" / "model"])
     assert not (folder / "checkpoint-1" / "model").exists()
-    good = checkpoints.newest()
-    assert good is not None
+    good = present(checkpoints.newest())
     assert good.files == (folder / "checkpoint-2" / "model",)
     with pytest.raises(ValueError, match="is not in the subpath"):
         checkpoints.save(3, [folder.parent / "elsewhere"])
@@ -255,12 +257,10 @@ def test_requests_are_seen_answered_and_forgotten(folder: Path, control: Path) -
     (control / "request.json").write_text("{")
     assert checkpoints.wanted(1) is None
     _ask(control, "c-1", "maintenance", seconds=30)
-    first = checkpoints.wanted(1)
-    assert first is not None
+    first = present(checkpoints.wanted(1))
     assert (first.id, first.reason, first.ends) == ("c-1", "maintenance", False)
     _ask(control, "c-2")
-    second = checkpoints.wanted(2)
-    assert second is not None
+    second = present(checkpoints.wanted(2))
     assert second.id == "c-2"
     checkpoints.save(2, _write("x"))
     answer = _said(control)
@@ -308,8 +308,7 @@ def test_sigterm_asks_for_a_last_one(folder: Path, control: Path) -> None:
         checkpoints.catch_sigterm()
         assert checkpoints.wanted(1) is None
         os.kill(os.getpid(), signal.SIGTERM)
-        request = checkpoints.wanted(1)
-        assert request is not None
+        request = present(checkpoints.wanted(1))
         assert request.ends
         checkpoints.save(1, _write("x"))
         assert _said(control)["id"] == ""
@@ -349,3 +348,116 @@ def test_with_an_uploader_what_is_saved_is_left_to_it_to_confirm(
     with pytest.raises(ZeroDivisionError):
         checkpoints.save(2, lambda _: 1 / 0)
     assert "ZeroDivisionError" in _said(control, "written.json")["failed"]
+
+
+class _Ranks:
+    """Threads as ranks of a gang; their collective is a barrier."""
+
+    def __init__(self, folder: Path, world: int, controls: list[Path], **more: Any) -> None:
+        self.flags, self.barrier = [False] * world, threading.Barrier(world)
+        self.all = [
+            Checkpoints(
+                folder,
+                rank=rank,
+                world=world,
+                agent=Agent(str(controls[rank])),
+                attempt="a",
+                agree=partial(self._agree, rank),
+                **{"patience": 20.0, **more},
+            )
+            for rank in range(world)
+        ]
+        self.pool = ThreadPoolExecutor(world)
+
+    def _agree(self, rank: int, flag: bool) -> bool:
+        self.flags[rank] = flag
+        self.barrier.wait(20)
+        found = any(self.flags)
+        self.barrier.wait(20)
+        return found
+
+    def each(self, do: Callable[[Checkpoints, int], Any]) -> list[Any]:
+        return [future.result(60) for future in [self.pool.submit(do, one, rank) for rank, one in enumerate(self.all)]]
+
+
+@pytest.fixture
+def ranks(folder: Path, tmp_path: Path) -> Iterator[Callable[..., _Ranks]]:
+    made: list[_Ranks] = []
+
+    def make(world: int, **more: Any) -> _Ranks:
+        controls = [tmp_path / f"control-{rank}" for rank in range(world)]
+        for path in controls:
+            path.mkdir()
+        made.append(_Ranks(folder, world, controls, **more))
+        return made[-1]
+
+    yield make
+    for gang in made:
+        gang.pool.shutdown()
+
+
+def test_ranks_agree_and_one_manifest_names_what_all_wrote(ranks: Any, folder: Path, tmp_path: Path) -> None:
+    gang = ranks(3, agree_every=2)
+    assert gang.each(lambda one, _: one.wanted(2)) == [None] * 3
+    _ask(tmp_path / "control-1", "c-1", "interruption")
+    assert gang.each(lambda one, _: one.wanted(3)) == [None] * 3
+    found = gang.each(lambda one, _: one.wanted(4))
+    assert [(request.id, request.reason, request.ends) for request in found] == [
+        ("", "ordered", False),
+        ("c-1", "interruption", False),
+        ("", "ordered", False),
+    ]
+    assert 0 < found[1].seconds <= 60
+    assert found[0].seconds is None
+    saved = gang.each(lambda one, rank: one.save(4, _write(f"rank {rank}") if rank < 2 else None, data_position=rank))
+    assert saved[0] == saved[1] == saved[2]
+    assert [(saved[0].of(rank) / "state").read_text() for rank in (0, 1)] == ["rank 0", "rank 1"]
+    assert saved[0].data_position == 0
+    assert _said(tmp_path / "control-1")["id"] == "c-1"
+    assert _said(tmp_path / "control-0")["id"] == ""
+    assert not (tmp_path / "control-2" / "saved.json").exists()
+    # The same question comes to the others later: there is nothing to do again.
+    _ask(tmp_path / "control-2", "c-1", "interruption")
+    assert gang.each(lambda one, _: one.wanted(6)) == [None] * 3
+    answer = _said(tmp_path / "control-2")
+    assert (answer["id"], answer["step"], answer["manifest"]) == ("c-1", 4, str(_manifest(folder, 4)))
+
+
+def test_when_one_is_to_end_all_are(ranks: Any, tmp_path: Path) -> None:
+    gang = ranks(2)
+    _ask(tmp_path / "control-1", "s-1", "stop")
+    assert [request.ends for request in gang.each(lambda one, _: one.wanted(1))] == [True, True]
+
+
+def test_a_rank_that_fails_fails_all_and_soon(ranks: Any, folder: Path) -> None:
+    gang = ranks(3)
+    began = time.monotonic()
+
+    def save(one: Checkpoints, rank: int) -> str:
+        try:
+            one.save(1, _write("x") if rank != 1 else lambda _: 1 / 0)
+        except (OSError, ZeroDivisionError) as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    said = gang.each(save)
+    assert said[1] == "ZeroDivisionError: division by zero"
+    assert all(text.startswith("NotSavedError: step 1: rank ") for text in (said[0], said[2]))
+    assert time.monotonic() - began < 10
+    assert Checkpoints(folder, attempt="look").newest() is None
+    assert _step(gang.each(lambda one, _: one.save(2, _write("x")))[0]) == 2
+
+
+def test_a_rank_that_never_comes_is_waited_for_so_long(folder: Path) -> None:
+    with pytest.raises(NotSavedError, match=r"not all ranks were done within 0\.2 s"):
+        Checkpoints(folder, world=2, patience=0.2).save(1, _write("x"))
+    assert Checkpoints(folder, attempt="look").newest() is None
+
+
+def test_parts_of_a_life_before_are_not_taken_for_this_one(ranks: Any, folder: Path) -> None:
+    before = Checkpoints(folder, rank=1, world=2, attempt="a", patience=0.1)
+    with pytest.raises(NotSavedError):
+        before.save(1, _write("of a life before"))
+    gang = ranks(2)
+    saved = gang.each(lambda one, rank: one.save(1, _write(f"rank {rank}")))
+    assert (saved[0].of(1) / "state").read_text() == "rank 1"

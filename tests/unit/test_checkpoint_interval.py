@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -73,12 +74,8 @@ def test_one_that_somebody_else_wanted_counts_too(tmp_path: Path, clock: _Time) 
 def test_one_that_fails_is_tried_again_after_as_long(tmp_path: Path, clock: _Time) -> None:
     checkpoints = Checkpoints(tmp_path)
     clock.now += 60
-
-    def fails(_: Path) -> None:
-        raise OSError("no space")
-
     with pytest.raises(OSError, match="no space"):
-        checkpoints.save(1, fails)
+        checkpoints.save(1, Mock(side_effect=OSError("no space")))
     clock.now += 59
     assert checkpoints.wanted(2) is None
     clock.now += 1

@@ -17,8 +17,7 @@ from router.controller.accept.accept import budget_refusals, hash_environments, 
 from router.controller.accept.approval import at_risk_by_team
 from router.controller.accept.guardrails import Refusal, RefusalReason
 from router.controller.context import ControllerContext
-from router.controller.orders import Order, orders_of
-from router.controller.plan_limits import limits_json
+from router.controller.plans import Order, limits_json, orders_of
 from router.controller.workspace.placement_options import maximum_cost
 from router.jobs.job_json import job_json, parse_job
 from router.jobs.limits import Limits

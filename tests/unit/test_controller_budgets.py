@@ -10,7 +10,7 @@ import pytest
 
 from pricing.money import Usd, UsdPerHour
 from router.controller.history.attempt_history import history_of
-from router.controller.plan_limits import store_limits
+from router.controller.plans import store_limits
 from router.controller.supervise.replanner import (
     PendingGang,
     PlacementAccepted,

@@ -13,14 +13,14 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from pricing.money import Usd
 from pricing.places import RegionId
 from router.agent import protocol
-from router.checkpoints.errors import StorageError
-from router.checkpoints.object_store import CheckpointStore, FolderStore, StoreReader
+from router.checkpoints.object_store import CheckpointStore, FolderStore, StorageError, StoreReader
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import AttemptHistory, ResumePoint, history_of
 from router.controller.provision.checkpoint_transfer import (
@@ -39,6 +39,7 @@ from router.ledger.entry import GB, CostItem
 from router.state.records import Attempt, Phase
 from tests.support.bare_site import bare_site
 from tests.support.made_up_book import book
+from tests.support.present import present
 from tests.support.repository import ROOT
 from tests.support.scenes import NORTH, NOW
 from tests.support.state_values import attempt, node
@@ -76,14 +77,14 @@ def test_what_lies_in_another_regions_store_is_carried() -> None:
     north, south, alps = (RegionId("aws", name) for name in ("north-1", "south-1", "alps-1"))
     url = "s3://north/x/llama"
     assert plan_transfer(STORES, known, following("south-1")) == CheckpointTransfer(
-        40, url, "s3://south/x/llama?region=south-1", north, south
+        url, "s3://south/x/llama?region=south-1", north, south, 40
     )
     assert plan_transfer(STORES, known, following("alps-1")) == CheckpointTransfer(
-        40, url, "file:///stores/alps/llama", north, alps
+        url, "file:///stores/alps/llama", north, alps, 40
     )
     from_a_folder = chain(("alps-1", 40, "/stores/alps/llama/step-00000040.manifest.json"))
     assert plan_transfer(STORES, from_a_folder, following("north-1")) == CheckpointTransfer(
-        40, "file:///stores/alps/llama", url, alps, north
+        "file:///stores/alps/llama", url, alps, north, 40
     )
 
 
@@ -109,14 +110,12 @@ def test_what_was_copied_once_is_gone_on_from_there() -> None:
     assert known.before == ResumePoint("a3", 40, copy)
     assert known.saved_by.id == "a2"
     assert plan_transfer(STORES, known, following("south-1")) is None
-    found = plan_transfer(STORES, known, following("alps-1"))
-    assert found is not None
+    found = present(plan_transfer(STORES, known, following("alps-1")))
     assert (found.source, found.origin) == ("s3://south/x/llama?region=south-1", RegionId("aws", "south-1"))
 
 
 def test_egress_is_what_the_planner_counts() -> None:
-    wanted = plan_transfer(STORES, chain(("north-1", 40, IN_NORTH)), following("south-1"))
-    assert wanted is not None
+    wanted = present(plan_transfer(STORES, chain(("north-1", 40, IN_NORTH)), following("south-1")))
     assert egress_usd(wanted, 3 * 10**9, BOOK, Limits.none()) == Usd.parse("0.06")
     abroad = replace(wanted, to=RegionId("gcp", "lake-1"))
     # The month's free gigabytes are not counted on; what was moved before decides the tier.
@@ -211,11 +210,8 @@ def test_a_store_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("trouble", [StorageError("no such bucket"), ImportError("no pyarrow"), KeyError("odd")])
 def test_whatever_a_stores_client_does_the_job_goes_on(tmp_path: Path, trouble: Exception) -> None:
-    def opens(_: str) -> CheckpointStore:
-        raise trouble
-
     with scene(tmp_path) as one:
-        assert one.go(opens).manifest == one.new.first_manifest
+        assert one.go(Mock(side_effect=trouble)).manifest == one.new.first_manifest
         (entry,) = one.noted("not copied")
         assert str(trouble) in str(entry["why"])
 
@@ -342,8 +338,7 @@ def test_a_gang_that_takes_over_waits_for_the_last_checkpoint(tmp_path: Path) ->
         assert new is not None
         assert blocking_attempt(site.store, new) == "a1"
         hand_over(site, old, new, "moved", "cheaper", BOOK)
-        after = site.store.attempts.get("a2")
-        assert after is not None
+        after = present(site.store.attempts.get("a2"))
         assert (after.first_step, after.first_manifest) == (60, str(one.south / "step-00000060.manifest.json"))
         assert blocking_attempt(site.store, new) == "a1", "whoever was told less still waits"
         assert blocking_attempt(site.store, after) == ""
@@ -368,8 +363,7 @@ class InPlace:
         site.store.attempts.add(new, [node("a2")])
 
     def go(self, opens: Callable[[str], CheckpointStore] | None = None) -> tuple[int, str]:
-        mine = self.site.store.attempts.get("a2")
-        assert mine is not None
+        mine = present(self.site.store.attempts.get("a2"))
         before = prepare_resume_point(self.site, BOOK, mine, history_of(self.site.store, mine), opens)
         after = self.site.store.attempts.update("a2", lambda one: with_resume_point(before, one))
         assert (after.first_step, after.first_manifest) == (before.step, before.manifest)
@@ -379,8 +373,7 @@ class InPlace:
         return [(e.what, dict(e.details)) for e in self.site.store.journal.entries("a2")]
 
     def in_the_way(self) -> str:
-        mine = self.site.store.attempts.get("a2")
-        assert mine is not None
+        mine = present(self.site.store.attempts.get("a2"))
         return blocking_attempt(self.site.store, mine)
 
 
@@ -428,8 +421,5 @@ def test_where_nothing_is_whole_it_begins_anew(in_place: InPlace) -> None:
 
 
 def test_a_store_that_cannot_be_read_leaves_the_claim(in_place: InPlace) -> None:
-    def refuses(url: str) -> CheckpointStore:
-        raise OSError(f"no way to {url}")
-
-    assert in_place.go(refuses)[0] == 40
+    assert in_place.go(Mock(side_effect=OSError("no way")))[0] == 40
     assert in_place.noted() == [("checkpoint not confirmed", {"step": 40, "why": "OSError"})]

@@ -17,7 +17,7 @@ from pricing.pool_experience import memory_weight
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import history_of
 from router.controller.history.run_records import EarlierRuns, ForgottenRuns, forget_runs
-from router.controller.plan_limits import store_limits
+from router.controller.plans import store_limits
 from router.controller.supervise.replanner import PendingGang, PlacementAccepted, Replanner
 from router.jobs.job_json import job_json
 from router.jobs.speed import Speed, gang_speed
@@ -26,6 +26,7 @@ from tests.bench.storm import site_of
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_job, make_limits
 from tests.support.new_state import open_state
+from tests.support.present import present
 from tests.support.state_values import HOUR, NOW, attempt, node
 
 DAY = timedelta(days=1)
@@ -124,10 +125,8 @@ def machine_of(answer: PlacementAccepted) -> str:
 
 
 def stated_speed(job: Any, machine: str, known: PriceBook = BOOK) -> float:
-    kind = known.machine("aws", machine)
-    assert kind is not None
-    accelerator = known.accelerator(kind.accelerator)
-    assert accelerator is not None
+    kind = present(known.machine("aws", machine))
+    accelerator = present(known.accelerator(kind.accelerator))
     found = gang_speed(job.workload, kind, 1, accelerator)
     assert isinstance(found, Speed)
     return found.steps_per_hour

@@ -12,14 +12,22 @@ from pricing.money import Usd
 from pricing.places import RegionId
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import history_of
-from router.controller.history.group_regions import GroupMember, regions_of_groups
 from router.controller.history.heartbeats import take_snapshot
 from router.controller.supervise.policy_runner import Adviser
-from router.controller.supervise.replanner import TICK, PendingGang, PlacementAccepted, ReplanAnswer, Replanner
+from router.controller.supervise.replanner import (
+    TICK,
+    GroupMember,
+    PendingGang,
+    PlacementAccepted,
+    ReplanAnswer,
+    Replanner,
+    regions_of_groups,
+)
 from router.spot.policies.interface import Decision, Observation, StayDecision
 from router.state.records import Attempt, Phase
 from tests.bench.storm import HERE, book, fill, site_of
 from tests.support.new_state import open_state
+from tests.support.present import present
 from tests.support.state_values import NOW
 
 HOME = RegionId(HERE[0], HERE[1])
@@ -46,9 +54,7 @@ def site(tmp_path: Path) -> Iterator[ControllerContext]:
 
 
 def attempt_of(site: ControllerContext, number: int) -> Attempt:
-    found = site.store.attempts.get(f"gang-{number:03}")
-    assert found is not None
-    return found
+    return present(site.store.attempts.get(f"gang-{number:03}"))
 
 
 def lose(site: ControllerContext, numbers: range) -> list[PendingGang]:
@@ -86,8 +92,7 @@ def test_it_is_the_region_that_has_a_place_for_most_of_them(site: ControllerCont
     replanner = Replanner(site, book)
     members = {}
     for number in range(GROUPED):
-        job = replanner.left_of(history_of(site.store, attempt_of(site, number)))
-        assert job is not None
+        job = present(replanner.left_of(history_of(site.store, attempt_of(site, number))))
         members[number] = GroupMember(job, replanner.finder(replanner.limits_of(attempt_of(site, 0))).find(job)[0])
 
     def place(some: Sequence[GroupMember]) -> tuple[int, Usd]:

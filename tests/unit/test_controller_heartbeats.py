@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from router.agent import protocol
-from router.controller.history.heartbeats import HeartbeatMonitor
-from router.state.records import Attempt, NodeRecord
+from router.controller.history.heartbeats import SLOW_OBSERVATIONS, HeartbeatMonitor, StragglerMonitor
+from router.controller.release.release import release
+from router.ledger.entry import LedgerEntryKind, MachineUse
+from router.state.records import Attempt, NodeRecord, Phase
+from tests.support.bare_site import bare_site
 from tests.support.state_values import NOW, attempt, node
 
 LIMIT = 60.0
@@ -115,3 +119,62 @@ def test_looks_that_are_far_apart_find_who_is_silent_all_the_same(clock: list[fl
         found.append(silence.lost(one, nodes))
         clock[0] += 10 * LIMIT
     assert found == [[], [], [], [0]]
+
+
+MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("made", "heard", "now", "ends"),
+    [
+        (NOW, NOW + 4 * MINUTE, NOW + 5 * MINUTE, NOW + 5 * MINUTE),
+        (NOW, NOW + 4 * MINUTE, NOW + MINUTE, NOW + 4 * MINUTE),
+        (NOW, NOW + 4 * MINUTE, NOW - 9 * MINUTE, NOW + 4 * MINUTE),
+        (NOW, None, NOW - 9 * MINUTE, NOW + SECOND),
+    ],
+    ids=["not set back", "a little", "behind its beginning", "never heard of"],
+)
+def test_a_machine_is_metered_until_it_was_last_heard_of(
+    made: datetime, heard: datetime | None, now: datetime, ends: datetime, tmp_path: Path
+) -> None:
+    with bare_site(tmp_path, []) as site:
+        one = attempt("a1", phase=Phase.RUNNING)
+        site.store.attempts.add(one, [node("a1", made_at=made, heard_at=heard)])
+        release(replace(site, clock=lambda: now), one, "lost", "")
+        (entry,) = site.store.ledger.entries(kind=LedgerEntryKind.METERED)
+        assert entry.use is MachineUse.FAILED_LAUNCH
+        assert (entry.start, entry.end, entry.usd) == (made, ends, node("a1").usd_per_hour.over(ends - made))
+
+
+def stepping_gang(*seconds: float | None) -> list[NodeRecord]:
+    return [node(rank=rank, step_seconds=one) for rank, one in enumerate(seconds)]
+
+
+def test_a_gang_that_stays_slow_is_noticed_once() -> None:
+    paces = StragglerMonitor()
+    assert paces.slower("a", stepping_gang(1.2, 1.0)) is None
+    assert paces.slower("a", stepping_gang(1.0, 0.9)) is None
+    found = [paces.slower("a", stepping_gang(0.8, 3.0)) for _ in range(SLOW_OBSERVATIONS)]
+    assert found == [*[None] * (SLOW_OBSERVATIONS - 1), 3.0]
+    # What is slow from then on is how it is.
+    assert [paces.slower("a", stepping_gang(3.0, 3.0)) for _ in range(2 * SLOW_OBSERVATIONS)] == [
+        None
+    ] * 2 * SLOW_OBSERVATIONS
+
+
+def test_a_hiccup_is_none() -> None:
+    paces = StragglerMonitor()
+    for seconds in (1.0, 9.0, 1.0, 9.0, 9.0, 1.9, 9.0, 9.0):
+        assert paces.slower("a", stepping_gang(seconds)) is None
+
+
+def test_gangs_are_compared_with_themselves() -> None:
+    paces = StragglerMonitor()
+    for _ in range(2 * SLOW_OBSERVATIONS):
+        assert paces.slower("fast", stepping_gang(1.0)) is None
+        assert paces.slower("slow", stepping_gang(60.0)) is None
+
+
+def test_who_says_nothing_is_not_slow() -> None:
+    assert StragglerMonitor().slower("a", stepping_gang(None, None)) is None
+    assert StragglerMonitor().slower("a", stepping_gang(None, 0.0)) is None

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
 from router.controller.history.metering import cost_so_far, metered_entries, planned_entries
-from router.controller.orders import orders_of
+from router.controller.plans import orders_of
 from router.ledger.entry import LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
 from router.planning.document.plan import Plan

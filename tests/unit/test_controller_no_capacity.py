@@ -11,7 +11,7 @@ import pytest
 
 from pricing.places import Market
 from router.controller.history.attempt_history import history_of
-from router.controller.orders import Order
+from router.controller.plans import Order
 from router.controller.provision import provision_order
 from router.controller.provision.provision_order import ProvisionResult, ProvisionStatus, record_attempts
 from router.controller.supervise.replanner import PendingGang, PlacementAccepted

@@ -25,12 +25,14 @@ from router.agent.starters import read_job_environment
 from router.controller.workspace.bootstrap import (
     MAX_USER_DATA_BYTES,
     SECRET_FILES,
-    AgentDownload,
     Bootstrap,
+    CoordinatorEndpoint,
+    NodeSecrets,
     UserDataTooLargeError,
     node_script,
+    pack_agent,
 )
-from router.controller.workspace.zipapp import pack_agent
+from tests.support.busy import eventually
 from tests.support.certificates import write_certificate
 from tests.support.coordinator import Coordinator
 
@@ -55,16 +57,16 @@ STANDIN = b"""\
 import json, os, sys
 print(json.dumps({"argv": sys.argv, "isolated": sys.flags.isolated, "umask": os.umask(0)}))
 """
-AT = AgentDownload("http://127.0.0.1:9/v1/agents/x", "0" * 64)
+AT = CoordinatorEndpoint("http://127.0.0.1:9", "0" * 64)
 
 
 def spec(**changes: Any) -> Bootstrap:
-    told = Bootstrap(CONFIG, AT, TOKEN, plain={"BATCH": "512"}, secret={"API_KEY": SECRET})
+    told = Bootstrap(CONFIG, AT, NodeSecrets(TOKEN, {"BATCH": "512"}, {"API_KEY": SECRET}))
     return replace(told, **changes)
 
 
-def at(url: str, agent: bytes = STANDIN) -> AgentDownload:
-    return AgentDownload.of(url, _sha(agent))
+def at(url: str, agent: bytes = STANDIN, ca: str | None = None) -> CoordinatorEndpoint:
+    return CoordinatorEndpoint(url, _sha(agent), ca)
 
 
 def start(folder: Path, text: str, **environment: str) -> subprocess.Popen[str]:
@@ -147,7 +149,7 @@ def started(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 def test_it_writes_what_the_agent_needs_and_becomes_it(tmp_path: Path) -> None:
     folder = tmp_path / "node"
     with serving(whole(STANDIN)) as url:
-        said = started(run(folder, node_script(spec(agent=at(url)))))
+        said = started(run(folder, node_script(spec(home=at(url)))))
     assert said == {"argv": [str(folder / "agent.pyz"), str(folder / "agent.json")], "isolated": 1, "umask": 0o077}
     assert (folder / "agent.pyz").read_bytes() == STANDIN
     config = read_config(str(folder / "agent.json"))
@@ -163,7 +165,7 @@ def test_it_writes_what_the_agent_needs_and_becomes_it(tmp_path: Path) -> None:
 def test_nobody_else_reads_what_it_writes(tmp_path: Path) -> None:
     folder = tmp_path / "node"
     with serving(whole(STANDIN)) as url:
-        started(run(folder, node_script(spec(ca="PEM", agent=at(url)))))
+        started(run(folder, node_script(spec(home=at(url, ca="PEM")))))
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir() if file.name != "script"}
     assert modes == dict.fromkeys(["agent.json", "agent.pyz", "ca.pem", "env.json", "token"], 0o600)
     holding = {file.name for file in folder.iterdir() if {TOKEN, SECRET} & _found(file)}
@@ -179,7 +181,7 @@ def _found(file: Path) -> set[str]:
 def test_it_may_stand_in_any_folder(tmp_path: Path, name: str) -> None:
     folder = tmp_path / name
     with serving(whole(STANDIN)) as url:
-        started(run(folder, node_script(spec(agent=at(url)))))
+        started(run(folder, node_script(spec(home=at(url)))))
     assert read_config(str(folder / "agent.json")).token_file == f"{folder}/token"
 
 
@@ -188,7 +190,7 @@ def test_the_folder_may_be_named(tmp_path: Path) -> None:
     (tmp_path / "node").mkdir()
     with serving(whole(STANDIN)) as url:
         started(
-            run(tmp_path / "elsewhere", node_script(spec(agent=at(url))), STEPFARE_NODE_FOLDER=str(tmp_path / "node"))
+            run(tmp_path / "elsewhere", node_script(spec(home=at(url))), STEPFARE_NODE_FOLDER=str(tmp_path / "node"))
         )
     assert (tmp_path / "node" / "agent.json").exists()
     assert [file.name for file in (tmp_path / "elsewhere").iterdir()] == ["script"]
@@ -196,7 +198,7 @@ def test_the_folder_may_be_named(tmp_path: Path) -> None:
 
 def test_another_agent_than_the_one_that_was_ordered_is_not_started(tmp_path: Path) -> None:
     with serving(whole(b"print('gotcha')")) as url:
-        done = run(tmp_path / "node", node_script(spec(agent=at(url))))
+        done = run(tmp_path / "node", node_script(spec(home=at(url))))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "stepfare: the agent is not the one that was ordered\n"
     assert not (tmp_path / "node" / "agent.pyz").exists()
@@ -205,17 +207,14 @@ def test_another_agent_than_the_one_that_was_ordered_is_not_started(tmp_path: Pa
 @pytest.mark.parametrize("trouble", [cut(STANDIN), nonsense, whole(b"", 503), whole(b"{}", 404)])
 def test_trouble_on_the_way_is_no_end(tmp_path: Path, trouble: Answer) -> None:
     with serving(trouble, trouble, whole(STANDIN)) as url:
-        started(run(tmp_path / "node", node_script(spec(agent=at(url)))))
+        started(run(tmp_path / "node", node_script(spec(home=at(url)))))
 
 
 def test_it_waits_for_a_server_that_is_away(tmp_path: Path) -> None:
     with serving(whole(STANDIN)) as url:
         pass
-    process = start(tmp_path / "node", node_script(spec(agent=at(url))))
-    limit = time.monotonic() + 20
-    while not (tmp_path / "node" / "env.json").exists():
-        assert time.monotonic() < limit
-        time.sleep(0.02)
+    process = start(tmp_path / "node", node_script(spec(home=at(url))))
+    eventually((tmp_path / "node" / "env.json").exists)
     time.sleep(0.3)
     assert process.poll() is None
     with serving(whole(STANDIN), port=int(url.rpartition(":")[2])):
@@ -227,7 +226,7 @@ def test_it_waits_for_a_server_that_is_away(tmp_path: Path) -> None:
 def test_it_does_not_wait_for_ever(tmp_path: Path) -> None:
     with serving(whole(STANDIN)) as url:
         pass
-    done = run(tmp_path / "node", node_script(spec(config=replace(CONFIG, gang_seconds=0.2), agent=at(url))))
+    done = run(tmp_path / "node", node_script(spec(config=replace(CONFIG, gang_seconds=0.2), home=at(url))))
     assert done.returncode == 1
     assert "no agent to be had" in done.stderr
     assert TOKEN not in done.stderr
@@ -237,7 +236,7 @@ def test_no_proxy_stands_between_it_and_this_machine(tmp_path: Path) -> None:
     proxy = "http://127.0.0.1:9"
     with serving(whole(STANDIN)) as url:
         done = run(
-            tmp_path / "node", node_script(spec(agent=at(url))), http_proxy=proxy, HTTP_PROXY=proxy, https_proxy=proxy
+            tmp_path / "node", node_script(spec(home=at(url))), http_proxy=proxy, HTTP_PROXY=proxy, https_proxy=proxy
         )
     started(done)
 
@@ -252,10 +251,10 @@ def test_over_tls_it_believes_the_authority_it_was_given_alone(tmp_path: Path) -
     context.load_cert_chain(file, key)
     brief = replace(CONFIG, gang_seconds=0.2)
     with serving(whole(STANDIN), context=context) as url:
-        started(run(tmp_path / "a", node_script(spec(ca=certificate, agent=at(url)))))
+        started(run(tmp_path / "a", node_script(spec(home=at(url, ca=certificate)))))
         assert (tmp_path / "a" / "ca.pem").read_text() == certificate
         for ca in (None, stranger):
-            done = run(tmp_path / f"b{ca is None}", node_script(spec(config=brief, ca=ca, agent=at(url))))
+            done = run(tmp_path / f"b{ca is None}", node_script(spec(config=brief, home=at(url, ca=ca))))
             assert done.returncode == 1
             assert "CERTIFICATE_VERIFY_FAILED" in done.stderr
 
@@ -265,7 +264,7 @@ def test_the_real_agent_runs_the_job_with_its_environment(tmp_path: Path) -> Non
     command = 'echo "rank $NODE_RANK of $NNODES batch $BATCH"; [ "$API_KEY" = ' + SECRET + " ]"
     with Coordinator(1, TOKEN, agent=agent).running() as coordinator:
         config = replace(CONFIG, coordinator=coordinator.url, command=command)
-        done = run(tmp_path / "node", node_script(spec(config=config, agent=at(coordinator.url, agent))))
+        done = run(tmp_path / "node", node_script(spec(config=config, home=at(coordinator.url, agent))))
         assert done.returncode == 0, done.stderr
         assert coordinator.problems == []
         (ended,) = coordinator.messages("ended", 0)
@@ -293,15 +292,18 @@ def test_the_text_is_python_whatever_the_job_says(engine: str, tmp_path: Path) -
     text = node_script(
         spec(
             config=replace(CONFIG, engine=engine, command=command),
-            plain={"A": "\"'''\\"},
-            secret={"B": "{x}\n%d"},
-            ca="-----BEGIN\n'''\n",
+            secrets=NodeSecrets(TOKEN, {"A": "\"'''\\"}, {"B": "{x}\n%d"}),
+            home=replace(AT, ca="-----BEGIN\n'''\n"),
         )
     )
     compile(text, "script", "exec")
     assert text.startswith("#!/usr/bin/env python3\n")
     with serving(whole(STANDIN)) as url:
-        started(run(tmp_path / "node", text.replace(AT.url, at(url).url).replace(AT.sha256, _sha(STANDIN))))
+        started(
+            run(
+                tmp_path / "node", text.replace(AT.agent_url, at(url).agent_url).replace(AT.agent_sha256, _sha(STANDIN))
+            )
+        )
     assert read_config(str(tmp_path / "node" / "agent.json")).command == command
     given = read_job_environment(str(tmp_path / "node" / "env.json"))
     assert (given.plain, given.secret) == ({"A": "\"'''\\"}, {"B": "{x}\n%d"})

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pricing.money import Usd, UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market
-from router.controller.orders import Order, orders_of
+from router.controller.plans import Order, orders_of
 from router.controller.workspace.placement_options import (
     GangPlacement,
     blocking_shortage,

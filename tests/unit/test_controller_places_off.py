@@ -11,8 +11,7 @@ import pytest
 
 from pricing.places import Market
 from router.app.plan import without_short_pools
-from router.controller.provision.place_search import PlaceSearch
-from router.controller.provision.provision_order import _remember_fault
+from router.controller.provision.provision_order import PlaceSearch, _remember_fault
 from router.controller.provision.quarantine import REGION_OFF_FOR, ShortPools, current_shortages
 from router.controller.workspace.placement_options import blocking_shortage
 from router.faults.fault import NO_ZONE, SHORT, UNKNOWN_FAULT, Fault, FaultKind, FaultReach

@@ -11,14 +11,13 @@ import pytest
 
 from pricing.places import Market
 from router.controller.accept.run_policies import RecordedPolicies
-from router.controller.context import ControllerContext
+from router.controller.context import ControllerContext, apply_lock
 from router.controller.history.attempt_history import history_of
 from router.controller.history.heartbeats import take_snapshot
 from router.controller.history.job_history import with_history
 from router.controller.supervise.policy_runner import Adviser
 from router.controller.supervise.replanner import TICK, PendingGang, PlacementAccepted, PlacementDeferred, Replanner
 from router.controller.supervise.supervisor import Supervisor
-from router.controller.supervise.worker_pool import apply_lock
 from router.deploy.deploy_settings import Deploy
 from router.jobs.job_json import job_json, parse_job
 from router.planning.improve.replacement import PlacementRequest, place_gangs
@@ -30,6 +29,7 @@ from router.spot.policies.interface import Decision, MoveDecision, Observation, 
 from router.state.records import Attempt, Phase, Shortage
 from tests.bench.storm import HERE, book, fill, site_of
 from tests.support.new_state import open_state
+from tests.support.present import present
 from tests.support.state_values import HOUR, NOW
 
 ONE = "gang-000"  # it has a deadline
@@ -57,9 +57,7 @@ class Told:
 
 
 def first(site: ControllerContext) -> Attempt:
-    found = site.store.attempts.get(ONE)
-    assert found is not None
-    return found
+    return present(site.store.attempts.get(ONE))
 
 
 def later(site: ControllerContext, by: timedelta) -> None:
@@ -142,8 +140,7 @@ def test_what_was_is_read_from_attempts_alone(site: ControllerContext) -> None:
     for made in (two, three):
         store.attempts.add(made, [replace(node, attempt=made.id, name=f"{made.id}-{node.rank}") for node in nodes])
     chain = history_of(store, three)
-    job = replanner.left_of(chain)
-    assert job is not None
+    job = present(replanner.left_of(chain))
     found = replanner.finder(replanner.limits_of(one)).find(job)[0]
     now = Observation(at + HOUR, None, TICK, PolicyEvent.TICK, None, ())
     past = with_history(now, chain, job, found, ())
@@ -202,8 +199,7 @@ def test_a_wish_keeps_its_order_and_what_runs(site: ControllerContext) -> None:
 def test_places_in_an_order_count_for_more_than_money(site: ControllerContext) -> None:
     replanner = Replanner(site, book)
     chain = history_of(site.store, first(site))
-    job = replanner.left_of(chain)
-    assert job is not None
+    job = present(replanner.left_of(chain))
     limits = replanner.limits_of(first(site))
     found = replanner.finder(limits).find(job)[0]
     dear = sorted(found, key=lambda c: -c.usd_per_hour.nanos)
@@ -286,8 +282,7 @@ def test_foresight_waits_with_much_slack_and_takes_on_demand_with_none(site: Con
     assert isinstance(waits, PlacementDeferred)
     assert "waits for spot" in waits.why
     chain = history_of(site.store, one)
-    job = replanner.left_of(chain)
-    assert job is not None
+    job = present(replanner.left_of(chain))
     assert job.deadline is not None
     hours = min(c.reserved_hours(job.steps_left) for c in replanner.finder(replanner.limits_of(one)).find(job)[0])
     later(site, job.deadline.at(moment) - timedelta(hours=hours + 0.5) - site.clock())
@@ -299,8 +294,7 @@ def test_foresight_waits_with_much_slack_and_takes_on_demand_with_none(site: Con
 def test_a_job_that_may_be_late_goes_on_after_its_deadline(site: ControllerContext) -> None:
     """Its deadline passed yesterday: it is placed where it is done soonest."""
     one = first(site)
-    text = site.store.plans.job(one.job_digest)
-    assert text is not None
+    text = present(site.store.plans.job(one.job_digest))
     job = parse_job(text).model_copy(update={"late": "allowed"})
     site.store.plans.put_jobs({job.digest: job_json(job)}, site.clock())
     known = history_of(site.store, one)
@@ -315,8 +309,7 @@ def test_a_job_that_may_be_late_goes_on_after_its_deadline(site: ControllerConte
 def test_who_waits_for_spot_is_not_forgotten_before_its_deadline(site: ControllerContext) -> None:
     one = first(site)
     site.store.attempts.change(one, phase=Phase.FAILED, reason="interrupted", gone_at=site.clock(), kept_step=0)
-    other = site.store.attempts.get("gang-001")  # without a deadline
-    assert other is not None
+    other = present(site.store.attempts.get("gang-001"))  # without a deadline
     site.store.attempts.change(other, phase=Phase.FAILED, reason="interrupted", gone_at=site.clock(), kept_step=0)
     later(site, timedelta(days=2))
     assert kept(site, Rule.GREEDY) == set()
@@ -338,8 +331,7 @@ def kept(site: ControllerContext, rule: Rule) -> set[str]:
 
 
 def test_without_a_deadline_nothing_is_different(site: ControllerContext) -> None:
-    other = site.store.attempts.get("gang-001")
-    assert other is not None
+    other = present(site.store.attempts.get("gang-001"))
     chain = history_of(site.store, other)
     answers = [Replanner(site, book, build_named_policy(rule)).replan([PendingGang(chain, other)]) for rule in Rule]
     assert all(isinstance(answer[0], PlacementAccepted) for answer in answers)

@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from router.agent import protocol
 from router.controller.context import ControllerContext
+from router.controller.history.attempt_history import resumable_histories
 from router.controller.history.heartbeats import SLOW_OBSERVATIONS, take_snapshot
+from router.controller.history.lifecycle import POSTPONED
+from router.controller.provision import provision_order
+from router.controller.provision.provision import ProvisionError
 from router.controller.supervise.policy_runner import Advice, Adviser
 from router.controller.supervise.replanner import TICK, Replanner
+from router.faults.fault import STOPPED
 from router.spot.policies.greedy import GreedyPolicy
 from router.spot.policies.interface import MoveDecision, PolicyEvent, SaveDecision
 from router.state.records import NoticeRecord, Phase
 from tests.bench.storm import book, fill, site_of
+from tests.support.bare_site import bare_site
 from tests.support.new_state import open_state
-from tests.support.state_values import NOW
+from tests.support.state_values import NOW, attempt
 
 
 @pytest.fixture
@@ -96,3 +104,27 @@ def test_a_gang_slower_than_stated_leaves_spot_while_on_demand_is_in_time(
     assert bool(moved) == moves
     if moves:
         assert (moved[0].why, moved[0].late) == ("the last moment for on-demand", False)
+
+
+_ERRAND: Any = type("AnErrand", (), {"order": None})()
+
+
+@pytest.mark.parametrize(
+    ("resumes", "told", "reason"),
+    [("a1", True, POSTPONED), ("", True, "stopped"), ("a1", False, "stopped")],
+    ids=["the watcher stops", "apply stops", "somebody released it"],
+)
+def test_a_job_whose_next_gang_was_being_made_goes_on_when_somebody_watches_again(
+    resumes: str, told: bool, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provision_order, "provision", Mock(side_effect=ProvisionError(STOPPED, "stopped")))
+    with bare_site(tmp_path, []) as site:
+        site.store.attempts.add(attempt("a1", phase=Phase.FAILED, reason="lost", met_at=NOW, gone_at=NOW), [])
+        one = attempt("a2", number=2, phase=Phase.PROVISIONING, resumes=resumes)
+        site.store.attempts.add(one, [])
+        if told:
+            site.stop.set()
+        outcome = provision_order._provision(site, _ERRAND, one, None)
+        assert outcome.attempt is not None
+        assert (outcome.attempt.phase, outcome.attempt.reason) == (Phase.FAILED, reason)
+        assert bool(resumable_histories(site.store, [outcome.attempt], crashes=3)) is (reason == POSTPONED)

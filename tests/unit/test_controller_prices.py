@@ -7,7 +7,7 @@ from dataclasses import replace
 from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
-from router.controller.orders import orders_of
+from router.controller.plans import orders_of
 from router.controller.workspace.placement_options import fill_list_prices, placement_from, placements_of
 from router.jobs.limits import Limits
 from router.planning.find.candidates import CandidateFinder

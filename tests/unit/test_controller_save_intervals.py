@@ -34,6 +34,7 @@ from tests.bench.storm import site_of
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import simple_job
 from tests.support.new_state import open_state
+from tests.support.present import present
 from tests.support.state_values import HOUR, NOW, attempt, node
 
 SPOT = offer("aws/north-1", "p9.48xlarge", "spot", "20", interruptions=0.05)
@@ -42,8 +43,7 @@ BOOK = book([SPOT])
 UNKNOWN = book([offer("aws/north-1", "p9.48xlarge", "spot", "20")])
 WRITE_S = 200.0  # 200 GiB at 1 GiB a second
 #: As planned: .05 interruptions an hour (and hardware), saves of 200 seconds.
-MACHINE = BOOK.machine("aws", "p9.48xlarge")
-assert MACHINE is not None
+MACHINE = present(BOOK.machine("aws", "p9.48xlarge"))
 RATE = BOOK.risk.gang(SPOT, MACHINE, 1).per_hour_at(0.0)
 PLANNED_S = 3600 * best_interval_hours(RATE, WRITE_S / 3600, 0.0)
 
@@ -90,8 +90,7 @@ class Gang:
         self.moment[0] += after
         now = take_snapshot(self.site.store)
         self.intervals.adapt(now.alive, now.nodes)
-        found = self.site.store.attempts.get("runs")
-        assert found is not None
+        found = present(self.site.store.attempts.get("runs"))
         return found.checkpoint_seconds
 
     @property
@@ -112,7 +111,6 @@ def lose_many(gang: Gang) -> None:
 
 
 def risk_of(of: PriceBook) -> GangRisk:
-    assert MACHINE is not None
     return of.risk.gang(of.offers[0], MACHINE, 1)
 
 
@@ -127,8 +125,7 @@ def test_counted_interruptions_make_it_save_more_often_once(site: ControllerCont
     lose_many(gang)
     assert gang.look(TICK / 2) == first  # it was looked at a moment ago
     gang.moment[0] += HOUR  # what was lost is read once an hour
-    told = gang.look()
-    assert told is not None
+    told = present(gang.look())
     note = gang.notes[-1]
     assert note["interruptions_per_hour"] > 2 * risk_of(UNKNOWN).per_hour_at(5.0)
     assert told == pytest.approx(best_s(note["interruptions_per_hour"]), abs=0.1)
@@ -159,8 +156,7 @@ def test_a_rate_that_the_job_file_states_goes_before_the_pools_own(site: Control
 
 def test_a_life_is_as_old_as_its_first_machine(site: ControllerContext) -> None:
     gang = Gang(site, a_job(), [NOW], UNKNOWN)
-    found = site.store.attempts.get("runs")
-    assert found is not None
+    found = present(site.store.attempts.get("runs"))
     site.store.attempts.change(found, met_at=NOW + 3 * HOUR)
     assert gang.look(4 * HOUR) == pytest.approx(best_s(risk_of(UNKNOWN).per_hour_at(4.0)), abs=0.1)
 
@@ -226,8 +222,7 @@ def test_a_gang_that_is_not_running_any_more_keeps_what_it_has(site: ControllerC
     gang = Gang(site, a_job(), [NOW])
     gang.saves(*[2000.0] * 4)
     before = take_snapshot(site.store)
-    found = site.store.attempts.get("runs")
-    assert found is not None
+    found = present(site.store.attempts.get("runs"))
     site.store.attempts.change(found, phase=Phase.NOTICED)
     gang.moment[0] += TICK
     gang.intervals.adapt(before.alive, before.nodes)

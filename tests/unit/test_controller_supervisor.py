@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from router.agent import protocol
 from router.controller.context import ControllerContext
-from router.controller.orders import Order
+from router.controller.plans import Order
 from router.controller.provision.provision_order import PlacedAttempt, ProvisionResult, ProvisionStatus
 from router.controller.supervise.policy_runner import Advice
 from router.controller.supervise.replanner import PlacementDeferred, PlacementRejected
@@ -224,9 +225,7 @@ def test_after_a_crash_in_the_middle_the_next_watcher_goes_on(
 def test_while_another_applies_nothing_is_made_and_turns_are_still_seen(
     site: ControllerContext, places: Places, clock: list[float]
 ) -> None:
-    def held() -> AbstractContextManager[object]:
-        raise LeaseHeldError("apply", LockOwner.of_this_process(), NOW)
-
+    held = Mock(side_effect=LeaseHeldError("apply", LockOwner.of_this_process(), NOW))
     watcher = Supervisor(site, places, QUIET, held)  # type: ignore[arg-type]
     one, other = up(site, phase=Phase.READY), up(site, "other")
     noticed(site, other)

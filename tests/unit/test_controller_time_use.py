@@ -11,8 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
-from router.controller.history.metering import cost_so_far, metered_entries
-from router.controller.history.time_use import TrainingRecord, split_machine_time, training_record_of
+from router.controller.history.metering import (
+    TrainingRecord,
+    cost_so_far,
+    metered_entries,
+    split_machine_time,
+    training_record_of,
+)
 from router.ledger.entry import MachineUse
 from router.ledger.month import Month
 from router.state.records import Attempt, NodeRecord

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from router.controller.workers import Workers
+from router.controller.context import Workers
 from router.state.errors import LeaseHeldError
 from router.state.lock_owner import LockOwner
 from router.state.store import StateStore

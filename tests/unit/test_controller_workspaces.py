@@ -22,16 +22,10 @@ from pricing.places import PROVISIONABLE_CLOUDS, Market
 from router.agent.config import AgentConfig, parse_config
 from router.agent.starters import read_job_environment
 from router.config.job_files import load_jobs
-from router.controller.orders import Order
-from router.controller.workspace.bootstrap import MAX_USER_DATA_BYTES
+from router.controller.plans import Order
+from router.controller.workspace.bootstrap import MAX_USER_DATA_BYTES, CoordinatorEndpoint, NodeSecrets
 from router.controller.workspace.placement_options import GangPlacement
-from router.controller.workspace.workspaces import (
-    CoordinatorEndpoint,
-    NodeSecrets,
-    attempt_name,
-    build_workspace,
-    new_attempt,
-)
+from router.controller.workspace.workspaces import attempt_name, build_workspace, new_attempt
 from router.deploy.deploy_settings import Deploy
 from router.jobs.job_json import job_json, parse_job
 from router.jobs.spec import Job

@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from router.coordinator.gang_session import gang_result
 from router.state.errors import BusyError
-from router.state.records import Phase
+from router.state.records import NoticeRecord, Phase
 from tests.support.coordinations import ATTEMPT, NOW, TOKEN, Clock, Scene, gang_records, scene
 
 CONTINUE, STOP = (200, {"order": "continue"}), (200, {"order": "stop"})
@@ -90,14 +93,9 @@ def test_a_gang_that_measures_meets_once_every_rank_has(pair: Scene) -> None:
     assert pair.journal("measured") == [{"rank": 0, **figures, **place}]
 
 
-def test_the_meeting_is_in_the_database_before_anybody_is_told(pair: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_meeting_is_in_the_database_before_anybody_is_told(pair: Scene) -> None:
     pair.say(1, "hello")
-
-    def locked(*_: Any) -> Any:
-        raise BusyError("locked")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pair.store.attempts, "update", locked)
+    with patch.object(pair.store.attempts, "update", side_effect=BusyError("locked")):
         assert pair.say(0, "hello") == (503, {})
     assert pair.attempt.met_at is None
     assert pair.say(0, "hello") == GO
@@ -337,16 +335,9 @@ def test_one_that_starts_anew_goes_on_from_the_database(pair: Scene) -> None:
     assert pair.log(0) == "step\n"
 
 
-def test_a_result_that_was_not_written_is_when_the_rank_says_it_again(
-    pair: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_result_that_was_not_written_is_when_the_rank_says_it_again(pair: Scene) -> None:
     """Killed between the rank's end and the gang's."""
-
-    def locked(*_: Any) -> Any:
-        raise BusyError("locked")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pair.store.attempts, "update", locked)
+    with patch.object(pair.store.attempts, "update", side_effect=BusyError("locked")):
         assert pair.failed(1) == (503, {})
     pair.attendance = pair.fresh()
     assert pair.failed(1) == (200, {})
@@ -370,3 +361,71 @@ def test_attempts_that_are_over_are_forgotten(tmp_path: Path, clock: Clock) -> N
         body = gang.body(0, "heartbeat")
         assert gang.attendance.answer("attempt-2", 0, "heartbeat", f"Bearer {TOKEN}", body) == CONTINUE
         assert set(gang.attendance._sessions._sessions) == {"attempt-2"}
+
+
+ALL = ("", "finished", "stopped", "crashed", "no_gang")
+
+
+def _verdict(engine: str, reasons: tuple[str, ...], ordered: bool) -> str:
+    nodes = gang_records(len(reasons))[1]
+    ended = [replace(node, ended_reason=reason) for node, reason in zip(nodes, reasons, strict=True)]
+    return gang_result(engine, ended, ordered=ordered)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("engine", ["command", "torchrun", "ray", "slurm"])
+def test_every_combination(engine: str, ordered: bool) -> None:
+    for reasons in product(ALL, repeat=3):
+        result = _verdict(engine, reasons, ordered)
+        failed = {"crashed", "no_gang", *([] if ordered else ["stopped"])} & set(reasons)
+        if engine in ("ray", "slurm") and reasons[0]:
+            assert result == reasons[0]
+        elif failed:
+            assert result in failed
+            assert result != "stopped" or failed == {"stopped"}
+        elif engine in ("ray", "slurm") or "" in reasons:
+            assert result == ""
+        else:
+            assert result == ("stopped" if "stopped" in reasons else "finished")
+
+
+KEPT = NoticeRecord(ATTEMPT, 1, "n-1", "interruption", "sandbox", 30.0, "preempted", NOW)
+
+
+def test_it_is_in_the_database_before_it_is_taken_and_once(pair: Scene, clock: Clock) -> None:
+    assert pair.say(1, "notice") == (200, {})
+    clock.move(5)
+    assert pair.say(1, "notice", seconds=25.0) == (200, {})
+    assert pair.store.notices.find(ATTEMPT) == (KEPT,)
+    assert pair.say(0, "notice") == (200, {})
+    assert [notice.rank for notice in pair.store.notices.find()] == [1, 0]
+
+
+def test_it_comes_from_the_life_that_speaks_for_the_rank(pair: Scene) -> None:
+    pair.say(1, "hello")
+    assert pair.say(1, "notice", incarnation="another") == (409, {"error": "rank_taken"})
+    assert pair.say(5, "notice") == (409, {"error": "shape"})
+    assert pair.say(1, "notice", token="wrong") == (401, {"error": "token"})
+    assert pair.say(1, "notice", kind="lunch") == (400, {"error": "body"})
+    assert pair.store.notices.find() == ()
+
+
+def test_an_unknown_time_stays_unknown_and_the_token_is_not_kept(pair: Scene) -> None:
+    pair.say(1, "notice", seconds=None, what=f"with {TOKEN}\n", id=f"n-{TOKEN}")
+    (kept,) = pair.store.notices.find()
+    assert (kept.seconds, kept.what, kept.id) == (None, "with *** ", "n-***")
+
+
+def test_it_is_a_sign_of_life(pair: Scene, clock: Clock) -> None:
+    pair.say(1, "hello")
+    clock.move(7)
+    pair.say(1, "notice")
+    pair.attendance.flush()
+    heard = pair.records[1].heard_at
+    assert heard is not None
+    assert (heard - NOW).total_seconds() == 7
+
+
+def test_after_the_end_nothing_is_taken(pair: Scene) -> None:
+    pair.phase(Phase.FAILED)
+    assert pair.say(1, "notice") == (410, {"error": "attempt_over"})

@@ -13,9 +13,17 @@ import pytest
 
 from router.checkpoints.checkpoints import FileJournal
 from router.checkpoints.data_copy import DataCopyResult, DataFile, copy_data, read_data_manifest
-from router.checkpoints.errors import CancelledError, IncompleteCheckpointError, OutOfTimeError, StorageError
-from router.checkpoints.object_store import FolderStore, ListedFile, StoreReader, StoreSink
-from router.checkpoints.rate_limit import TransferLimits
+from router.checkpoints.object_store import (
+    CancelledError,
+    FolderStore,
+    IncompleteCheckpointError,
+    ListedFile,
+    OutOfTimeError,
+    StorageError,
+    StoreReader,
+    StoreSink,
+)
+from router.checkpoints.transfer import TransferLimits
 
 FILES = {"a": b"one", "deep/b": b"twenty-two", "empty": b""}
 SIZE = 13

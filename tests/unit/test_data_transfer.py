@@ -19,13 +19,11 @@ import pytest
 from pricing.money import Usd
 from pricing.places import RegionId
 from router.agent.starters import gang_environment
-from router.checkpoints.errors import StorageError
-from router.checkpoints.object_store import CheckpointStore, FolderStore, ListedFile, StoreReader
-from router.controller.context import ControllerContext
-from router.controller.orders import Order
-from router.controller.provision.checkpoint_transfer import display_url
+from router.checkpoints.object_store import CheckpointStore, FolderStore, ListedFile, StorageError, StoreReader
+from router.controller.context import ControllerContext, apply_lock
+from router.controller.plans import Order
+from router.controller.provision.checkpoint_transfer import CopyRoute, display_url
 from router.controller.provision.data_transfer import (
-    DataTransfer,
     NoTransfer,
     as_planned,
     attempts_using,
@@ -37,9 +35,9 @@ from router.controller.provision.data_transfer import (
 )
 from router.controller.provision.provision_order import ProvisionStatus, existing_result, is_abandoned
 from router.controller.release.release import release
-from router.controller.supervise.worker_pool import apply_lock
 from router.controller.sweep import find_orphans
-from router.controller.workspace.workspaces import CoordinatorEndpoint, _config
+from router.controller.workspace.bootstrap import CoordinatorEndpoint
+from router.controller.workspace.workspaces import _config
 from router.deploy.cloud_settings import CloudDeploy
 from router.deploy.deploy_settings import Deploy
 from router.jobs.job_json import job_json
@@ -51,6 +49,7 @@ from router.state.records import Attempt, Phase
 from tests.support.bare_site import bare_site
 from tests.support.busy import eventually
 from tests.support.made_up_book import book
+from tests.support.present import present
 from tests.support.scenes import NORTH, NOW, SOUTH, a_job
 from tests.support.state_values import attempt, node
 
@@ -121,8 +120,7 @@ def one(tmp_path: Path) -> Iterator[Scene]:
 
 def test_the_name_of_a_copy_follows_from_its_uri_alone() -> None:
     entry = CloudDeploy.model_validate({"data_url": STORE})
-    name = entry.data_store_of(URI)
-    assert name is not None
+    name = present(entry.data_store_of(URI))
     assert name.startswith("s3://near/x/tokens-")
     assert name.endswith(f"?endpoint_override={CANARY}")
     assert entry.data_store_of(URI) == name
@@ -171,7 +169,7 @@ def test_without_a_store_the_apply_says_what_the_plan_counted(tmp_path: Path) ->
 def test_data_are_copied_priced_recorded_and_said(one: Scene) -> None:
     one.prepare(job())
     found = plan_data_transfer(one.site, one.new, job())
-    assert isinstance(found, DataTransfer)
+    assert isinstance(found, CopyRoute)
     made = one.known()
     assert made == DataCopy(
         URI, "aws", "south-1", found.target, "research", SIZE, 2, NOW, NOW, one.new.end + timedelta(days=2)
@@ -194,8 +192,7 @@ def test_a_second_job_uses_the_copy_pays_nothing_and_keeps_it_longer(one: Scene)
     one.prepare(job())
     second = one.attempt("a2", job="other", team="speech", end=one.new.end + timedelta(days=1))
     one.prepare(job(), second)
-    made = one.known()
-    assert made is not None
+    made = present(one.known())
     assert (made.team, made.until) == ("research", second.end + timedelta(days=2))
     assert one.noted("data copied", "a2")[0]["bytes"] == 0
     assert len(one.site.store.ledger.entries()) == 1
@@ -207,14 +204,11 @@ def test_a_second_job_uses_the_copy_pays_nothing_and_keeps_it_longer(one: Scene)
 
 def test_a_copy_is_found_where_it_is_whatever_the_deploy_file_says(one: Scene) -> None:
     one.prepare(job())
-    made = one.known()
-    assert made is not None
+    made = present(one.known())
     elsewhere = replace(one.site, deploy=deploy("s3://another"))
-    assert plan_data_transfer(elsewhere, one.new, job()) == DataTransfer(
-        URI, made.url, RegionId("aws", "north-1"), THERE
-    )
+    assert plan_data_transfer(elsewhere, one.new, job()) == CopyRoute(URI, made.url, RegionId("aws", "north-1"), THERE)
     # The plan that knew the copy wrote its region into the job.
-    assert isinstance(plan_data_transfer(one.site, one.new, job(status={"data_in": ["aws/south-1"]})), DataTransfer)
+    assert isinstance(plan_data_transfer(one.site, one.new, job(status={"data_in": ["aws/south-1"]})), CopyRoute)
 
 
 def test_a_whole_copy_serves_when_its_source_is_gone(one: Scene, tmp_path: Path) -> None:
@@ -228,8 +222,7 @@ def test_a_whole_copy_serves_when_its_source_is_gone(one: Scene, tmp_path: Path)
 def test_what_fails_leaves_no_copy_that_counts(one: Scene, tmp_path: Path) -> None:
     (tmp_path / "near").write_text("no folder")
     one.prepare(job(), opens=lambda url: _Impatient(one.opens(url)))
-    made = one.known()
-    assert made is not None
+    made = present(one.known())
     assert (made.made_at, one.site.store.data_copies.usable(NOW)) == (None, ())
     assert data_location(one.site.store, job(), THERE) == URI
     (note,) = one.noted("data not copied")
@@ -323,15 +316,12 @@ def test_two_that_want_the_same_copy_make_it_once_and_nobody_takes_the_first_for
             assert lists.wait(60)
             # The lock is free, and who has it takes the attempt for no dead one.
             with apply_lock(other):
-                planned = other.store.attempts.get("a1")
-                assert planned is not None
+                planned = present(other.store.attempts.get("a1"))
                 assert not is_abandoned(other, planned)
                 order = Order(planned.job, planned.gang, planned.start, planned.end, ())
-                found = existing_result(other, planned.plan, order, NOW)
-                assert found is not None
+                found = present(existing_result(other, planned.plan, order, NOW))
                 assert (found.result, found.attempt) == (ProvisionStatus.RUNS, planned)
-                elsewhere = existing_result(other, "another plan", order, NOW)
-                assert elsewhere is not None
+                elsewhere = present(existing_result(other, "another plan", order, NOW))
                 assert elsewhere.result is ProvisionStatus.ELSEWHERE
                 assert find_orphans(other, (), {}).orphans == ()
             assert list(copies_in_progress(other.store, [_copy(url=STORE)], lambda: NOW)) == []
@@ -374,8 +364,7 @@ def test_who_is_stopped_while_another_has_the_lock_leaves_the_attempt_to_the_nex
                 worker.result(60)
                 assert prepared == [False]
                 may.set()
-                left = other.store.attempts.get("a1")
-                assert left is not None
+                left = present(other.store.attempts.get("a1"))
                 assert is_abandoned(other, left)
 
 
@@ -450,8 +439,7 @@ def test_a_plan_finds_copies_in_data_in() -> None:
     known = with_known_copies(job(status={"data_in": ["aws/alps-1"]}), [_copy(), _copy(uri="s3://other", region="x")])
     assert known.status is not None
     assert known.status.data_in == (RegionId("aws", "alps-1"), THERE)
-    south = BOOK.region(THERE)
-    assert south is not None
+    south = present(BOOK.region(THERE))
     assert (transfers_into(job(), south, BOOK) != (), transfers_into(known, south, BOOK)) == (True, ())
     for same in (job(mode="stream"), a_job(), job(at="aws/south-1"), job(status={"data_in": ["aws/south-1"]})):
         assert with_known_copies(same, [_copy()]) is same
@@ -488,9 +476,8 @@ def test_no_secret_of_a_url_is_shown(url: str, shown: str) -> None:
 
 
 def test_the_training_hears_where_its_data_are() -> None:
-    run = job().run
-    assert run is not None
+    run = present(job().run)
     home = CoordinatorEndpoint("http://127.0.0.1:1", "0" * 64)
     config = _config(attempt(), node(), run, Deploy(), home, "s3://near/t/files")
-    assert gang_environment(config, "h", 1)["STEPFARE_DATA"] == "s3://near/t/files"
-    assert "STEPFARE_DATA" not in gang_environment(replace(config, data=""), "h", 1)
+    assert gang_environment(config)["STEPFARE_DATA"] == "s3://near/t/files"
+    assert "STEPFARE_DATA" not in gang_environment(replace(config, data=""))

@@ -14,11 +14,11 @@ from pricing.book_file import embedded_book
 from pricing.fabrics import fabrics, find_fabric
 from pricing.machines import Machine
 from router.agent.config import AgentConfig, CodeSource, FabricSetup
-from router.agent.fabric import IN_CONTAINER, check_fabric, container_options, fabric_environment
-from router.agent.starters import command_line
-from router.controller.workspace.fabric_scripts import FABRIC_SCRIPTS
+from router.agent.starters import IN_CONTAINER, check_fabric, command_line, container_options, fabric_environment
+from router.controller.workspace.bootstrap import FABRIC_SCRIPTS
 from router.jobs.measured_speed import explain_network
 from router.jobs.speed import bus_bandwidth
+from tests.support.present import present
 
 # Of https://github.com/crazyguitar/aws-gpu-communication-benchmark and others: machines, GB/s of 1 GiB all-reduced.
 PUBLISHED = [
@@ -34,9 +34,7 @@ PUBLISHED = [
 
 
 def the_machine(cloud: str, instance_type: str) -> Machine:
-    machine = embedded_book().machine(cloud, instance_type)
-    assert machine is not None
-    return machine
+    return present(embedded_book().machine(cloud, instance_type))
 
 
 def a_config(folder: Path, fabric: FabricSetup, *, image: bool = True) -> AgentConfig:
@@ -86,8 +84,7 @@ def test_a_fabric_that_nothing_sets_up_is_planned_as_ethernet_and_says_so() -> N
 def test_a_healthy_fabric_is_above_half_of_what_plans_assume(
     cloud: str, instance_type: str, machines: int, measured: float
 ) -> None:
-    assumed = bus_bandwidth(the_machine(cloud, instance_type))
-    assert assumed is not None
+    assumed = present(bus_bandwidth(the_machine(cloud, instance_type)))
     assert measured >= assumed / 2, machines
     # NCCL over TCP instead: a published 4 GB/s on a3-mega.
     assert assumed / 2 > 4

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from pricing.money import Usd
 from router.app.budgets import recent_use
-from router.controller.plan_limits import fill_recent_use
+from router.controller.plans import fill_recent_use
 from router.jobs.limits import Limits
 from router.ledger.entry import LedgerEntryKind
 from router.planning.document.fair_share import team_standings

@@ -11,7 +11,7 @@ from pricing.book import PriceBook
 from pricing.money import Usd, UsdPerHour
 from pricing.offers import mark_stale
 from router.controller.accept.guardrails import CostLimits, Refusal, RefusalReason, current_prices, find_refusals
-from router.controller.orders import orders_of
+from router.controller.plans import orders_of
 from router.jobs.limits import Limits
 from router.planning.document.plan import Plan
 from router.planning.document.restricted_plan import restrict_plan

@@ -12,7 +12,7 @@ import pytest
 
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
-from router.controller.orders import orders_of
+from router.controller.plans import orders_of
 from router.planning.document.plan import Plan
 from router.planning.document.plan_json import plan_content, plan_from_json
 from router.planning.document.plan_usage import PlanUsage, UseStep

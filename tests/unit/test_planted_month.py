@@ -22,9 +22,8 @@ from router.showback.reconcile.outcome import ExchangeRate, MatchOutcome, conver
 from router.showback.reconcile.variance import VarianceBridge, VarianceBucket, compute_variances
 from router.showback.report.rollup_tables import planned_relation
 from router.showback.report.values import ShowbackReport
-from tests.support.facts_rows import facts
 from tests.support.planted import planted
-from tests.support.reconciled import connected
+from tests.support.reconciled import connected, facts
 from tests.support.showback_reports import BESIDE, Rows, exact_rows, report_of, short_forms
 
 START, END = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)

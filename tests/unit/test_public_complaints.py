@@ -19,7 +19,7 @@ from pricing.places import Market
 from router.controller.accept.accept import budget_refusals
 from router.controller.accept.guardrails import CostLimits, RefusalReason, current_prices, find_refusals
 from router.controller.history.metering import disk_entries, metered_entries
-from router.controller.orders import orders_of
+from router.controller.plans import orders_of
 from router.controller.workspace.placement_options import placements_of
 from router.jobs.limits import Limits
 from router.ledger.entry import CostItem, LedgerEntry

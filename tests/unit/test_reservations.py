@@ -15,9 +15,8 @@ from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from providers.aws.parse.allowances import read_reservations
 from providers.protocol import AccountAllowances, CapacityReservation
-from router.controller.history.metering import cost_so_far, metered_entries, planned_entries
-from router.controller.history.time_use import TrainingRecord
-from router.controller.orders import orders_of
+from router.controller.history.metering import TrainingRecord, cost_so_far, metered_entries, planned_entries
+from router.controller.plans import orders_of
 from router.controller.report.report import GangReport, StatusReport
 from router.controller.workspace.placement_options import placements_of
 from router.controller.workspace.workspaces import new_attempt

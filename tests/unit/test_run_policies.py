@@ -16,7 +16,7 @@ from router.controller.accept.accept import AcceptedOrders, record_acceptance, r
 from router.controller.accept.guardrails import RefusalReason
 from router.controller.accept.run_policies import AssignedPolicy, RecordedPolicies, assign_policy, policy_refusals
 from router.controller.context import ControllerContext
-from router.controller.orders import orders_of
+from router.controller.plans import orders_of
 from router.controller.workspace.workspaces import new_attempt
 from router.deploy.deploy_settings import Deploy
 from router.jobs.limits import Limits

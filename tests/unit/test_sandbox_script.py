@@ -22,7 +22,7 @@ from providers.sandbox.provider import SandboxProvider, make
 from providers.sandbox.script import KINDS, Call, Script
 from providers.session import Session, Settings
 from providers.user_files import parse_duration, parse_moment
-from router.config.document_file import read_sandbox
+from router.config.document_file import read_single_document
 from tests.support.repository import ROOT
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
@@ -190,7 +190,7 @@ def test_a_wrong_file_is_refused_with_the_place(tmp_path: Path) -> None:
     text = EXAMPLE.read_text(encoding="utf-8")
     path.write_text(text.replace("usd: 19.15", "usd: cheap").replace("amount: 64", "amont: 64"), encoding="utf-8")
     with pytest.raises(InvalidInputError) as met:
-        read_sandbox(path)
+        read_single_document(path, Script)
     lines = text.splitlines()
     places = {f"{path}:{number}" for number, line in enumerate(lines, 1) if "19.15" in line or "amount: 64" in line}
     assert {problem.where.rpartition(":")[0] for problem in met.value.problems} == places
@@ -198,7 +198,7 @@ def test_a_wrong_file_is_refused_with_the_place(tmp_path: Path) -> None:
 
 
 def test_the_example_plays() -> None:
-    one = sandbox(18, attempts=3, document=read_sandbox(EXAMPLE))
+    one = sandbox(18, attempts=3, document=read_single_document(EXAMPLE, Script))
     found = one.fetch(one.scopes()[0], START)
     assert [(o.zone, str(o.usd_per_hour), o.machines_cap) for o in found.offers] == [
         (None, "44.00", None),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.controller.orders import Order
+from router.controller.plans import Order
 from router.controller.workspace.workspaces import attempt_name, build_network, is_network_name, network_name
 from router.deploy.deploy_settings import Deploy
 from terraform.render import MAIN, VALUES, parse_network, render

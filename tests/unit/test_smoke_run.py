@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from router.config.job_files import load_jobs
-from router.config.limits_file import read_limits
+from router.config.job_files import load_jobs, read_limits
 from tests.smoke import run
 from tests.smoke.__main__ import main
 from tests.smoke.accounts import CLOUDS, DRY, REAL, Offer, job_text, limits_text, missing_in_deploy, smallest

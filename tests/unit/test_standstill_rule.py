@@ -14,8 +14,8 @@ from pricing.money import Usd, UsdPerHour
 from router.agent import protocol
 from router.controller.context import ControllerContext
 from router.controller.history.events import EventLevel, find_events
+from router.controller.history.heartbeats import agreed_cost, find_gang_standstill
 from router.controller.history.lifecycle import GangStatus, ReleaseDecision, ReleaseReason, next_transition
-from router.controller.history.standstill import agreed_cost, find_gang_standstill
 from router.controller.report.report import build_status_report
 from router.controller.supervise.standstill_monitor import OBSERVED_S, StandstillMonitor
 from router.deploy.deploy_settings import Deploy, Timeouts
@@ -34,6 +34,7 @@ from router.render.status_text import as_json, as_table, as_wide
 from router.state.records import Attempt, NodeRecord, Phase
 from tests.support.bare_site import bare_site
 from tests.support.drilled import Ticks
+from tests.support.present import present
 from tests.support.scenes import a_job
 from tests.support.state_values import HOUR, NOW, attempt, node
 
@@ -131,8 +132,7 @@ def test_a_gang_stands_still_only_while_all_of_its_ranks_are_heard() -> None:
 def test_the_jobs_own_rule_goes_before_the_deploy_files() -> None:
     one, machines = gang(HOUR)
     job = a_job(steps=1000, standstill={"action": "name", "at_least": "30m"})
-    found = find_gang_standstill(one, machines, job_json(job), RULE)
-    assert found is not None
+    found = present(find_gang_standstill(one, machines, job_json(job), RULE))
     # Beside the half hour, the ten seconds that saving takes.
     assert (found.rule.action, found.finding.limit, found.is_to_leave) == ("name", timedelta(seconds=1810), False)
     patient = a_job(steps=1000, standstill={"at_least": "2h"})
@@ -185,8 +185,7 @@ def test_a_standstill_is_named_once_and_ordered_to_save_once_it_was_seen(
         monitor.reconcile([one], {one.id: machines})
     said = "llama: a1 stands still: no step after 7 for 1h (10m at most)"
     assert told == [f"{said}; it is to save, stop and go on elsewhere"]
-    after = site.store.attempts.get("a1")
-    assert after is not None
+    after = present(site.store.attempts.get("a1"))
     assert (after.phase, after.order_reason, after.order_seconds) == (Phase.CHECKPOINTING, protocol.STANDSTILL, 60.0)
     (note,) = site.store.journal.entries("a1", what=(protocol.STANDSTILL,))
     (event,) = [e for e in find_events([one], {}, (), [note], NOW) if e.what is EventKind.STANDSTILL]

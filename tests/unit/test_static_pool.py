@@ -24,7 +24,7 @@ from providers.sandbox.script import Script
 from providers.session import Session, Settings
 from providers.static.pool import Amortised, Pool
 from providers.static.provider import StaticProvider
-from router.config.document_file import read_pool
+from router.config.document_file import read_single_document
 from router.config.yamlfile import read_documents
 from tests.support.repository import ROOT
 
@@ -77,7 +77,7 @@ def test_an_hour_amounts_to_what_the_formula_says(
 
 
 def test_the_example_is_as_its_comments_say() -> None:
-    prices = {group.name: str(group.price()) for group in read_pool(EXAMPLE).hosts}
+    prices = {group.name: str(group.price()) for group in read_single_document(EXAMPLE, Pool).hosts}
     assert prices == {"dgx": "11.604230983", "lab": "3.60"}
     assert prices["dgx"] in EXAMPLE.read_text(encoding="utf-8")
 
@@ -171,7 +171,7 @@ def test_a_wrong_file_is_refused_with_the_place(tmp_path: Path, changed: dict[st
     path = tmp_path / "pool.yaml"
     path.write_text(yaml.safe_dump({**POOL, "hosts": [hosts(**changed)]}), encoding="utf-8")
     with pytest.raises(InvalidInputError) as met:
-        read_pool(path)
+        read_single_document(path, Pool)
     (found,) = met.value.problems
     assert found.where.startswith(f"{path}:")
     text = str(found).removeprefix(f"{found.where}: ")
@@ -192,7 +192,7 @@ def test_what_is_no_pool_file_is_refused(tmp_path: Path, text: str, problem: str
     path = tmp_path / "pool.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InvalidInputError) as met:
-        read_pool(path)
+        read_single_document(path, Pool)
     assert any(problem in str(found) for found in met.value.problems)
 
 

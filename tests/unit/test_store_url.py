@@ -11,7 +11,8 @@ from pricing.problems import InvalidInputError
 from router.agent.config import AgentConfig
 from router.agent.starters import gang_environment
 from router.config.settings_files import load_deploy
-from router.controller.workspace.workspaces import CoordinatorEndpoint, _config
+from router.controller.workspace.bootstrap import CoordinatorEndpoint
+from router.controller.workspace.workspaces import _config
 from router.deploy.cloud_settings import CloudDeploy, join_store_url, validate_store_url
 from router.deploy.deploy_settings import Deploy
 from router.jobs.fields import RefusedError
@@ -88,9 +89,9 @@ def test_a_region_says_it_before_its_cloud_and_every_rank_hears_it() -> None:
     def told(deploy: Deploy, rank: int) -> AgentConfig:
         return _config(one, node(rank=rank), run, deploy, home)
 
-    stores = [gang_environment(told(deploy, rank), "h", 1).get("STEPFARE_CHECKPOINT_STORE") for rank in (0, 1)]
+    stores = [gang_environment(told(deploy, rank)).get("STEPFARE_CHECKPOINT_STORE") for rank in (0, 1)]
     assert stores == ["gs://near/llama"] * 2
-    assert "STEPFARE_CHECKPOINT_STORE" not in gang_environment(told(Deploy(), 0), "h", 1)
+    assert "STEPFARE_CHECKPOINT_STORE" not in gang_environment(told(Deploy(), 0))
     # Machines of a gang that takes over wait for the checkpoint, too.
     timeouts = Deploy().timeouts
     assert told(deploy, 0).gang_seconds - told(Deploy(), 0).gang_seconds == timeouts.checkpoint_copy / timedelta(

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from pricing.money import Usd
-from router.controller.orders import orders_of
+from router.controller.plans import orders_of
 from router.planning.document.plan import Plan, ShadowPrice
 from router.planning.document.plan_usage import COST_TERMS, LimitUsage, PlanUsage, TeamUsage, UseStep
 from router.render.cost_terms_text import SHORT_COLUMNS

@@ -36,7 +36,7 @@ from router.controller.accept.approval import (
     needed_approvers,
     user_of,
 )
-from router.controller.orders import orders_of
+from router.controller.plans import orders_of
 from router.jobs.job_json import parse_job
 from router.jobs.spec import Job
 from router.planning.document.plan import Plan

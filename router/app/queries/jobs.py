@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from pricing.money import Usd
 from router.access.identity import Permission
 from router.app.queries.context import QueryContext
-from router.controller.report.job_report import (
+from router.controller.report.report import (
     AttemptReport,
     JobReport,
     JobsReport,
+    StatusReport,
     build_attempt_report,
     build_outlooks,
+    build_status_report,
     run_key,
 )
-from router.controller.report.report import StatusReport, build_status_report
 from router.ledger.entry import LedgerEntryKind
 
 LONGEST_NAME = 400

@@ -25,10 +25,9 @@ from router.access.identity import Permission
 from router.app.budgets import BooksFolders, budget_constraints, recent_use
 from router.app.plan import PlanOptions, PreparedPlan, plan_request, store_plan_inputs
 from router.app.queries.context import QueryContext
-from router.config.job_files import LoadedJobs, load_jobs
-from router.config.limits_file import LoadedLimits, load_limits
-from router.controller.accept.previous_plan import last_plan
+from router.config.job_files import LoadedJobs, LoadedLimits, load_jobs, load_limits
 from router.controller.history.run_records import read_runs
+from router.controller.plans import last_plan
 from router.jobs.fields import RefusedError
 from router.jobs.limits import Limits
 from router.jobs.quantities import parse_duration

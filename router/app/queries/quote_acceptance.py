@@ -23,7 +23,7 @@ from router.app.queries.quote_questions import limits_of_quote
 from router.app.queries.quotes import find_quote, quotes_folder_of
 from router.app.quotes import plan_request_of, with_quoted_policy
 from router.app.stored_quotes import put_acceptance, put_quote
-from router.config.limits_file import read_limits
+from router.config.job_files import read_limits
 from router.config.plan_files import QuoteAcceptance, StoredQuote
 from router.controller.accept.accept import APPLY
 from router.controller.history.lifecycle import RESUMABLE_REASONS

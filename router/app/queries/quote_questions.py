@@ -25,11 +25,10 @@ from router.app.queries.quotes import find_quote, list_quotes
 from router.app.quotes import QuoteAnswer, QuoteOptions, make_quotes, prepare_quotes
 from router.app.stored_quotes import NoSuchQuoteError, put_quote
 from router.config.book_check import check_limits_against_book
-from router.config.job_files import JobText, LoadedJobs, load_jobs
-from router.config.limits_file import parse_limits
+from router.config.job_files import JobText, LoadedJobs, load_jobs, parse_limits
 from router.config.plan_files import StoredQuote
 from router.controller.history.run_records import read_runs
-from router.controller.plan_limits import find_limits, made_limits
+from router.controller.plans import find_limits, made_limits
 from router.jobs.job_json import job_json, read_job
 from router.jobs.limits import Limits
 from router.jobs.quantities import TOO_FAR, Moment, is_beyond_planning

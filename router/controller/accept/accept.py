@@ -16,8 +16,7 @@ from router.controller.accept.guardrails import Refusal, RefusalReason, cents_te
 from router.controller.accept.run_policies import AssignedPolicy
 from router.controller.context import ControllerContext
 from router.controller.history.metering import planned_entries
-from router.controller.orders import Order
-from router.controller.plan_limits import apply_hard_budgets, has_limits, store_limits
+from router.controller.plans import Order, apply_hard_budgets, has_limits, store_limits
 from router.controller.provision.provision_order import ProvisionRequest, existing_result
 from router.controller.workspace.placement_options import order_at_risk, placements_of
 from router.jobs.limits import Limits
@@ -50,7 +49,6 @@ class AcceptedOrders:
 
     @property
     def at_risk_usd(self) -> Usd:
-        """Return the most that all requests may cost."""
         return Usd.total(self.at_risk)
 
     @property
@@ -118,7 +116,7 @@ def requests_of(
             summaries[order.job].job_digest,
             book,
             plan.as_of,
-            policies=_recorded_texts(policies.get(order.job)),
+            policies=policies[order.job].recorded if order.job in policies else ("", ""),
         )
         for order in orders
     )
@@ -143,12 +141,6 @@ def hash_environments(store: StateStore, jobs: Iterable[Job]) -> str:
         return ""
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hmac.new(store.values.key(_ENVIRONMENTS_KEY), text.encode(), hashlib.sha256).hexdigest()
-
-
-def _recorded_texts(assigned_policy: AssignedPolicy | None) -> tuple[str, str]:
-    if assigned_policy is None:
-        return "", ""
-    return assigned_policy.policy.text, "" if assigned_policy.overridden is None else assigned_policy.overridden.text
 
 
 def budget_refusals(
@@ -211,11 +203,6 @@ def _refusal(job: str, whose: str, total: Usd, budget: Usd) -> Refusal:
     return Refusal(RefusalReason.BUDGET, job, what, "raise the budget, or plan again with less")
 
 
-def _is_of_another_plan(site: ControllerContext, request: ProvisionRequest) -> bool:
-    existing = existing_result(site, request.plan, request.order, request.planned_at)
-    return existing is not None and existing.attempt is not None and existing.attempt.plan != request.plan
-
-
 def record_acceptance(
     site: ControllerContext,
     accepted: AcceptedOrders,
@@ -241,10 +228,12 @@ def record_acceptance(
         # Without limits, a job must not move to a cloud that its owner was never shown.
         clouds = tuple(sorted({choice.cloud for request in requests for choice in request.choices}))
         store_limits(site.store, digest, limits if given else limits.model_copy(update={"clouds": clouds}))
+    existing = [existing_result(site, digest, request.order, request.planned_at) for request in requests]
+    own = [result is None or result.attempt is None or result.attempt.plan == digest for result in existing]
     site.store.ledger.add(
         planned_entries(
             digest,
-            [request.order for request in requests if not _is_of_another_plan(site, request)],
+            [request.order for request, is_own in zip(requests, own, strict=True) if is_own],
             {request.order.job: request.job for request in requests},
             {request.order.job: request.digest for request in requests},
             now,

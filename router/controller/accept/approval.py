@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from pricing.money import ZERO, Usd
 from router.controller.accept.accept import APPLY, ENVIRONMENTS
 from router.controller.accept.guardrails import Refusal, RefusalReason, cents_text
-from router.controller.orders import orders_of
+from router.controller.plans import orders_of
 from router.controller.workspace.placement_options import order_at_risk
 from router.jobs.fields import Flag, RefusedError, Spec, Text
 from router.jobs.quantities import Dollars, Duration
@@ -78,7 +78,6 @@ class ApprovalRules(Spec):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def approver(self, name: str) -> Approver | None:
-        """Return the approver of that name."""
         return next((approver for approver in self.approvers if approver.name == name), None)
 
 
@@ -165,7 +164,6 @@ class Exposure:
         return self.plan[team] + self.applied.get(team, ZERO)
 
     def team_text(self, team: str) -> str:
-        """Return the amount of one team in words."""
         return self._told(self.plan[team], self.team_usd(team))
 
     @staticmethod
@@ -351,7 +349,6 @@ def _other_plan(
 
 
 def user_of(login: str) -> str:
-    """Return the user of ``user@machine``."""
     return login.rpartition("@")[0] or login
 
 

@@ -14,7 +14,7 @@ from pricing.book import PriceBook
 from pricing.money import Usd, UsdPerHour
 from pricing.offers import is_stale
 from pricing.places import SIMULATED_CLOUDS
-from router.controller.orders import Order
+from router.controller.plans import Order
 from router.jobs.limits import Limits
 from router.planning.document.plan import Line, Plan
 from router.planning.find.listings import OfferListing, listings_by_accelerator
@@ -57,7 +57,6 @@ class Refusal:
 
     @property
     def is_age(self) -> bool:
-        """Return whether the refusal is about the plan's age alone."""
         return self.cause is RefusalReason.EXPIRED
 
 

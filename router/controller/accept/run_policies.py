@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from router.controller.accept.guardrails import Refusal, RefusalReason
-from router.controller.orders import Order
+from router.controller.plans import Order
 from router.deploy.deploy_settings import Deploy
 from router.jobs.run_policy import RunPolicy
 from router.jobs.spec import Job
@@ -30,6 +30,11 @@ class AssignedPolicy:
     def overridden(self) -> RunPolicy | None:
         """Return the policy of the quote, where another one runs."""
         return None if self.quoted == self.policy else self.quoted
+
+    @property
+    def recorded(self) -> tuple[str, str]:
+        """Return what attempts record of it: the policy, and the quoted one where it is overridden."""
+        return self.policy.text, "" if self.overridden is None else self.overridden.text
 
 
 def assign_policy(order: Order, job: Job, deploy: Deploy, *, override: bool = False) -> AssignedPolicy:

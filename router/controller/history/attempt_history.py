@@ -54,7 +54,6 @@ class AttemptHistory:
 
     @property
     def last(self) -> Attempt:
-        """Return the newest attempt."""
         return self.attempts[-1]
 
     @property
@@ -125,7 +124,6 @@ class AttemptHistory:
 
 
 def history_of(store: StateStore, attempt: Attempt) -> AttemptHistory:
-    """Return the history that an attempt belongs to."""
     history = order_history(store, attempt.plan, attempt.job, attempt.gang, attempt.start)
     assert history is not None
     return history

@@ -42,7 +42,6 @@ class GangEvent:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return the key that identifies the event."""
         return self.attempt, self.what.value
 
 
@@ -115,7 +114,6 @@ def _lines(events: Sequence[GangEvent], max_events: int) -> Iterator[str]:
 
 
 def _ended_for(attempt: Attempt, reasons: Sequence[str]) -> bool:
-    """Return whether the attempt is being released, or is over, for one of these reasons."""
     return attempt.reason in reasons and (attempt.phase is Phase.RELEASING or attempt.phase.is_over)
 
 

@@ -66,7 +66,6 @@ def with_history(
 
 
 def _refusals(candidates: Sequence[Candidate], shortages: Iterable[Shortage]) -> list[AvailabilityAnswer]:
-    """Return refusals inferred from pools that ran short for other gangs."""
     pools: dict[tuple[str, str, str, Market], list[Shortage]] = {}
     for shortage in shortages:
         pool = (shortage.cloud, shortage.region, shortage.instance_type, shortage.market)

@@ -276,12 +276,10 @@ def _release_reason(status: GangStatus) -> ReleaseReason:
 
 
 def _preempted_ranks(status: GangStatus) -> tuple[int, ...]:
-    """Return the ranks whose machine is preempted, as their cloud announced."""
     return tuple(sorted({notice.rank for notice in status.notices if notice.kind == protocol.INTERRUPTION}))
 
 
 def _sick_ranks(status: GangStatus) -> tuple[int, ...]:
-    """Return the ranks whose machine reports what breaks a training, or whose training says so."""
     reported = {n.rank for n in _health_notices(status) if _is_machine_fault(stated_fault((), evidence=n.what))}
     said = {node.rank for node in status.nodes if _is_machine_fault(stated_fault([node.ended_message]))}
     return tuple(sorted(reported | said))

@@ -135,7 +135,6 @@ def _write(store: StateStore, marks: Sequence[ForgottenRuns]) -> None:
 
 
 def is_interrupted(attempt: Attempt) -> bool:
-    """Return whether the attempt ended because machines were preempted or lost."""
     return attempt.phase.is_over and attempt.reason in _INTERRUPTED
 
 
@@ -170,7 +169,6 @@ def _is_forgotten(forgotten: Mapping[str, datetime], name: str, ended: datetime)
 
 
 def _signatures(store: StateStore, attempts: Sequence[Attempt]) -> dict[str, str]:
-    """Return the signatures of jobs by their digest; none of a job that this version cannot read."""
     texts = store.plans.jobs(a.job_digest for a in attempts if a.met_at is not None)
     return {digest: job_signature(job) for digest, text in texts.items() if (job := read_job(text)) is not None}
 

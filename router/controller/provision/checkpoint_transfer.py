@@ -1,79 +1,147 @@
-"""Copy the checkpoint that a job resumes from to its next region before machines cost money there.
+"""Check the checkpoint that a job resumes from, and copy it to its next region, before machines cost money there.
 
-Decides which checkpoint is copied, from where, at what price and within what time. Where it cannot be copied, the job
-reads it across regions. :func:`prepare_resume_point` is the edge; the rest is pure.
+An agent reported the checkpoint, and its word is no proof: where it is missing or incomplete, the newest complete one
+counts. Where it cannot be copied in time, the job reads it across regions. :func:`prepare_resume_point` is the edge.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.places import RegionId
-from router.checkpoints.errors import StorageError
-from router.checkpoints.rate_limit import TransferLimits
-from router.checkpoints.transfer import TransferResult, download_checkpoints
+from router.checkpoints.arrow_store import open_arrow_store
+from router.checkpoints.checkpoints import find_complete_checkpoints, has_expected_sizes, manifest_name, read_manifest
+from router.checkpoints.object_store import CheckpointStore, StorageError, open_checkpoint_store
+from router.checkpoints.transfer import TransferLimits, TransferResult, download_checkpoints
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import AttemptHistory, ResumePoint
 from router.controller.history.metering import COPIED, NOT_COPIED
-from router.controller.plan_limits import limits_json
-from router.controller.provision.checkpoint_check import OpenStore, confirm_checkpoint, run_in_thread, store_opener
-from router.controller.release.copy_meter import (
-    CHECKPOINT,
-    CopyMeter,
-    note_interrupted_copy,
-    record_transfer_costs,
-)
+from router.controller.plans import limits_json
+from router.controller.release.copy_meter import CHECKPOINT, CopyMeter, record_transfer_costs
 from router.deploy.deploy_settings import Deploy
 from router.jobs.limits import Limits
 from router.planning.find.transfers import tariff_of, transfer_usd
 from router.state.records import Attempt, Phase
 
-# Seconds between checks whether the site is to stop, and whether the attempt is still wanted.
-_POLL_S, _CHECK_S = 0.05, 1.0
-# A caller that waits for a store's answer notices the timeout this much later.
-_GRACE_S = 1.0
-_WANTED_PHASES = (Phase.PLANNED, Phase.PROVISIONING)
+NOT_WHOLE, NOT_CONFIRMED = "checkpoint not whole", "checkpoint not confirmed"
+# A store that does not answer within this time is no longer waited for.
+_TIMEOUT_S, _POLL_S = 60.0, 0.05
+
+OpenStore = Callable[[str], CheckpointStore]
 Result = TypeVar("Result")
 
 
-class CopyRoute(Protocol):
-    """The two stores of a copy and their regions, of which egress is paid between."""
+@dataclass(frozen=True, slots=True)
+class _StoreFailure:
+    reason: str
 
-    @property
-    def source(self) -> str:
-        """The URL of the source store."""
 
-    @property
-    def target(self) -> str:
-        """The URL of the target store."""
+def confirm_checkpoint(
+    site: ControllerContext, attempt: Attempt, chain: AttemptHistory, opens: OpenStore | None = None
+) -> ResumePoint:
+    """Return what the attempt resumes from, checked against the store if one of the deploy file holds it.
 
-    @property
-    def origin(self) -> RegionId:
-        """The region of the source store."""
+    The manifest and the sizes of its files are checked. A false claim is removed from the attempts that made it, so
+    that it counts nowhere. Never raises for what a store does: the claim then stands, and the journal says so.
+    """
+    before = chain.before
+    store = next((url for url in sorted(site.deploy.stores_of(attempt.job)) if _is_named_by_store(before, url)), None)
+    if store is None:
+        return before
+    open_one = opens or store_opener(site)
+    instead = _ask_store(site, lambda: _find_instead(open_one(store), before, chain.attempts[0]))
+    if isinstance(instead, _StoreFailure):
+        site.store.journal.note(attempt.id, NOT_CONFIRMED, site.clock(), step=before.step, why=instead.reason)
+        return before
+    if instead is None:
+        return before
+    step = instead.step
+    site.store.journal.note(attempt.id, NOT_WHOLE, site.clock(), step=before.step, instead=step)
+    site.tell(attempt.job, f"step {before.step} is not whole in {store.partition('?')[0]}: resuming after step {step}")
+    for earlier in chain.attempts:
+        if earlier.phase.is_over and earlier.kept_step is not None and earlier.kept_step > step:
+            site.store.attempts.update(earlier.id, lambda old: replace(old, kept_step=step))
+    site.store.attempts.update(attempt.id, lambda mine: replace(mine, first_step=step, first_manifest=instead.manifest))
+    return instead
 
-    @property
-    def to(self) -> RegionId:
-        """The region of the target store."""
+
+def _is_named_by_store(before: ResumePoint, store: str) -> bool:
+    # Other layouts are the training's own matter.
+    path = store.partition("?")[0].removeprefix("file://")
+    return before.manifest.removeprefix("file://") == f"{path}/{manifest_name(before.step)}"
+
+
+def _find_instead(store: CheckpointStore, before: ResumePoint, first: Attempt) -> ResumePoint | None:
+    """Return the newest complete checkpoint, else what the ``first`` attempt began with; None if the claim holds."""
+    claimed = read_manifest(store, before.step)
+    if claimed is not None and has_expected_sizes(store, claimed):
+        return None
+    for other in find_complete_checkpoints(store):
+        if other.step < before.step:
+            return ResumePoint(before.attempt, other.step, store.where(other.name))
+    return ResumePoint(before.attempt, first.first_step, first.first_manifest)
+
+
+def _ask_store(site: ControllerContext, check: Callable[[], ResumePoint | None]) -> ResumePoint | _StoreFailure | None:
+    answer = run_in_thread(check, "confirming")
+    ends = time.monotonic() + _TIMEOUT_S
+    while not wait([answer], _POLL_S).done:
+        if site.stop.is_set() or time.monotonic() >= ends:
+            return _StoreFailure("the store did not answer in time")
+    error = answer.exception()
+    if error is None:
+        return answer.result()
+    return _StoreFailure(str(error) if isinstance(error, StorageError) else type(error).__name__)
+
+
+def run_in_thread(do: Callable[[], Result], name: str) -> Future[Result]:
+    """Begin the work in a thread of its own, so that a store that does not answer delays nobody."""
+    result: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(do())
+        except Exception as error:  # The job resumes whatever a store's client raises.
+            result.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return result
+
+
+def store_opener(site: ControllerContext) -> OpenStore:
+    """Return what opens the store at a URL, with the credentials of the site's environment."""
+    return lambda url: open_checkpoint_store(url, lambda text: open_arrow_store(text, site.environment))
+
+
+# Seconds between checks whether the attempt is still wanted.
+_CHECK_S = 1.0
+# A caller that waits for a store's answer notices the timeout this much later.
+_GRACE_S = 1.0
+_WANTED_PHASES = (Phase.PLANNED, Phase.PROVISIONING)
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointTransfer:
-    """A copy of a job's newest checkpoint, of ``step`` or later, from one store to another.
+class CopyRoute:
+    """The URLs of a copy's source and target, and their regions, between which egress is paid."""
 
-    ``origin``: the region of the source store; ``to``: the region of the target store.
-    """
-
-    step: int
     source: str
     target: str
     origin: RegionId
     to: RegionId
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTransfer(CopyRoute):
+    """A copy of a job's newest checkpoint, of ``step`` or later, from one store to another."""
+
+    step: int
 
 
 def plan_transfer(deploy: Deploy, chain: AttemptHistory, attempt: Attempt) -> CheckpointTransfer | None:
@@ -91,7 +159,7 @@ def plan_transfer(deploy: Deploy, chain: AttemptHistory, attempt: Attempt) -> Ch
         source = deploy.cloud(earlier.cloud, earlier.region).store_of(earlier.job)
         if source is not None and _is_in_store(resume_point.manifest, source):
             origin, to = (RegionId(a.cloud, a.region) for a in (earlier, attempt))
-            return CheckpointTransfer(resume_point.step, source, target, origin, to)
+            return CheckpointTransfer(source, target, origin, to, resume_point.step)
     return None
 
 
@@ -106,14 +174,9 @@ def describe_transfer(
 ) -> dict[str, object]:
     """Return what the journal has of a copy that moved ``count`` bytes: its stores, their size, time and price."""
     usd, tariff = egress_usd(route, count, book, limits), tariff_of(route.origin, route.to, book)
-    details: dict[str, object] = {
-        "from": display_url(route.source),
-        "to": display_url(route.target),
-        "origin": str(route.origin),
-    }
-    if tariff is not None:
-        details |= {"price_as_of": tariff.as_of, "price_source": tariff.source}
-    return {**details, "bytes": count, "seconds": round(seconds, 3), "usd": None if usd is None else str(usd)}
+    places = {"from": display_url(route.source), "to": display_url(route.target), "origin": str(route.origin)}
+    price = {} if tariff is None else {"price_as_of": tariff.as_of, "price_source": tariff.source}
+    return {**places, **price, "bytes": count, "seconds": round(seconds, 3), "usd": None if usd is None else str(usd)}
 
 
 def summarize_transfer(details: dict[str, object]) -> str:
@@ -170,19 +233,14 @@ def prepare_resume_point(
     summary = summarize_transfer(details)
     if result is None:
         site.store.journal.note(attempt.id, NOT_COPIED, site.clock(), step=transfer.step, why=why, **details)
-        _record_costs(site, attempt)
+        record_transfer_costs(site, attempt)
         site.tell(attempt.job, f"step {transfer.step} is read from {source}, not copied: {why} ({summary})")
         # The copy may have failed because the checkpoint is missing. A store that did not answer is not asked again.
         return confirm_checkpoint(site, attempt, chain, opens) if (pace.left or 0.0) > 0 else before
     site.store.journal.note(attempt.id, COPIED, site.clock(), step=result.step, kept=result.kept, **details)
-    _record_costs(site, attempt)
+    record_transfer_costs(site, attempt)
     site.tell(attempt.job, f"step {result.step} is in {target}: {summary}")
     return replace(before, manifest=result.manifest)
-
-
-def _record_costs(site: ControllerContext, attempt: Attempt) -> None:
-    note_interrupted_copy(site, attempt)
-    record_transfer_costs(site, attempt)
 
 
 def with_resume_point(before: ResumePoint, attempt: Attempt) -> Attempt | None:
@@ -196,7 +254,7 @@ def with_resume_point(before: ResumePoint, attempt: Attempt) -> Attempt | None:
 
 
 def _is_in_store(manifest: str, store: str) -> bool:
-    """Return whether the manifest is in the store; files are compared by path, however the store's URL is written."""
+    # Files are compared by path, however the store's URL is written.
     path = display_url(store).removeprefix("file://")
     return manifest.removeprefix("file://").startswith(f"{path}/")
 
@@ -232,18 +290,15 @@ def wait_for_copy(
 
 
 def is_wanted(site: ControllerContext, attempt: Attempt) -> bool:
-    """Return whether the attempt is still to be provisioned."""
     now = site.store.attempts.get(attempt.id)
     return now is not None and now.phase in _WANTED_PHASES
 
 
 def _copy(transfer: CheckpointTransfer, pace: TransferLimits, opens: OpenStore) -> TransferResult:
     skipped: list[str] = []
-
-    def skip(step: int, why: str) -> None:
-        skipped.append(f"step {step}: {why}")
-
     source, target = opens(transfer.source), opens(transfer.target)
-    for moved in download_checkpoints(source, target, pace, least=transfer.step, passed=skip):
+    for moved in download_checkpoints(
+        source, target, pace, least=transfer.step, passed=lambda step, why: skipped.append(f"step {step}: {why}")
+    ):
         return moved
     raise StorageError("; ".join(skipped[:3]) or f"no good checkpoint of step {transfer.step} or later is there")

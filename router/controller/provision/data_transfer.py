@@ -15,28 +15,23 @@ from datetime import datetime
 from pricing.atomic_file import make_private_folder
 from pricing.book import PriceBook
 from pricing.places import RegionId
-from router.checkpoints.checkpoints import FileJournal
+from router.checkpoints.checkpoints import FileJournal, sha256_hex
 from router.checkpoints.data_copy import FILES, DataCopyResult, DataFile, copy_data
-from router.checkpoints.manifest import sha256_hex
-from router.checkpoints.rate_limit import TransferLimits
+from router.checkpoints.transfer import TransferLimits
 from router.controller.context import ControllerContext
 from router.controller.history.metering import DATA_COPIED, DATA_NOT_COPIED
-from router.controller.plan_limits import limits_json
-from router.controller.provision.checkpoint_check import OpenStore, store_opener
+from router.controller.plans import limits_json
 from router.controller.provision.checkpoint_transfer import (
+    CopyRoute,
+    OpenStore,
     describe_transfer,
     display_url,
     is_wanted,
+    store_opener,
     summarize_transfer,
     wait_for_copy,
 )
-from router.controller.release.copy_meter import (
-    CopyMeter,
-    copies_folder,
-    note_interrupted_copy,
-    noted_bytes,
-    record_transfer_costs,
-)
+from router.controller.release.copy_meter import CopyMeter, copies_folder, noted_bytes, record_transfer_costs
 from router.deploy.cloud_settings import join_store_url, validate_store_url
 from router.jobs.fields import RefusedError
 from router.jobs.job_json import read_job
@@ -52,22 +47,8 @@ from router.state.store import StateStore
 _POLL_S, _TELL_S = 1.0, 60.0
 # Leases: of an attempt that somebody prepares without the apply lock, and of a copy that somebody makes.
 _PREPARING, _COPYING = "preparing ", "copying "
-_JOURNAL_CHARACTERS = 12
 _NO_STORE = "the deploy file names no data_url for {to}; the plan's egress is that of one copy, reading may move more"
 _SAID_TO_BE_THERE = "the job file says that they are in {to}, and the state knows no copy there"
-
-
-@dataclass(frozen=True, slots=True)
-class DataTransfer:
-    """A copy of a job's data from where they lie to the store of a region.
-
-    ``source`` is the URI as the job file has it; ``target`` the folder of the copy.
-    """
-
-    source: str
-    target: str
-    origin: RegionId
-    to: RegionId
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +58,7 @@ class NoTransfer:
     why: str = ""
 
 
-def plan_data_transfer(site: ControllerContext, attempt: Attempt, job: Job) -> DataTransfer | NoTransfer:
+def plan_data_transfer(site: ControllerContext, attempt: Attempt, job: Job) -> CopyRoute | NoTransfer:
     """Return what has to be copied before the attempt's machines are made, or why nothing is.
 
     A copy that the state knows is brought up to date where it is, whatever the deploy file says now.
@@ -87,14 +68,14 @@ def plan_data_transfer(site: ControllerContext, attempt: Attempt, job: Job) -> D
         return NoTransfer()
     known = site.store.data_copies.get(data.uri, to)
     if known is not None:
-        return DataTransfer(data.uri, known.url, data.at, to)
+        return CopyRoute(data.uri, known.url, data.at, to)
     if job.status is not None and to in job.status.data_in:
         return NoTransfer(_SAID_TO_BE_THERE.format(to=to))
     target = site.deploy.cloud(attempt.cloud, attempt.region).data_store_of(data.uri)
     if target is None:
         return NoTransfer(_NO_STORE.format(to=to))
     why = _unreadable_source(data.uri)
-    return NoTransfer(why) if why else DataTransfer(data.uri, target, data.at, to)
+    return NoTransfer(why) if why else CopyRoute(data.uri, target, data.at, to)
 
 
 def _unreadable_source(uri: str) -> str:
@@ -170,7 +151,7 @@ def _lease_of_copy(url: str) -> str:
 
 
 def _short_digest(url: str) -> str:
-    return sha256_hex(url.encode())[:_JOURNAL_CHARACTERS]
+    return sha256_hex(url.encode())[:12]
 
 
 def prepare_data(
@@ -209,7 +190,7 @@ def prepare_data(
 
 
 def _take_turn(
-    site: ControllerContext, attempt: Attempt, transfer: DataTransfer, me: LockOwner, leases: ExitStack
+    site: ControllerContext, attempt: Attempt, transfer: CopyRoute, me: LockOwner, leases: ExitStack
 ) -> bool:
     """Wait until no copy is made here, and this one nowhere else; return whether it is still wanted then."""
     told = False
@@ -232,10 +213,8 @@ def _take_turn(
 
 
 class _DataCopying:
-    """One copy of data for an attempt."""
-
     def __init__(
-        self, site: ControllerContext, book: PriceBook, attempt: Attempt, transfer: DataTransfer, opens: OpenStore
+        self, site: ControllerContext, book: PriceBook, attempt: Attempt, transfer: CopyRoute, opens: OpenStore
     ) -> None:
         self._site, self._book, self._attempt, self._transfer, self._opens = site, book, attempt, transfer, opens
         self._limits = Limits.model_validate_json(limits_json(site.store, attempt.plan))
@@ -260,7 +239,6 @@ class _DataCopying:
             self._meter.close()
 
     def record(self) -> None:
-        """Record what came of it."""
         site, attempt, result, why = self._site, self._attempt, self._result, self._why
         # Whoever released the attempt meanwhile noted what was moved until then.
         details = self._describe(self._pace.moved - noted_bytes(site, attempt))
@@ -285,7 +263,6 @@ class _DataCopying:
             else:
                 summary = summarize_transfer(details)
                 site.tell(attempt.job, f"data are read from {self._source}, not copied: {why} ({summary})")
-        note_interrupted_copy(site, attempt)
         record_transfer_costs(site, attempt)
 
     def _copy(self, pace: TransferLimits) -> DataCopyResult:

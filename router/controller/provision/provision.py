@@ -127,10 +127,7 @@ def _count_machines(site: ControllerContext, attempt: Attempt, applied: ApplyRes
 
 
 def _release_unknown_machines(site: ControllerContext, attempt: Attempt, node_ids: set[str]) -> None:
-    """Release machines of this attempt that Terraform does not know.
-
-    They were requested just when an earlier process was killed.
-    """
+    """Release machines that Terraform does not know: they were requested as an earlier process was killed."""
     try:
         fleet = site.fleet(attempt.cloud)
         if fleet is None:

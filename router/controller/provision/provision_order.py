@@ -7,11 +7,13 @@ cannot be resumed is released before anything else is tried.
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
+from typing import Final
 
 from pricing.book import PriceBook
 from pricing.places import RegionId
@@ -20,14 +22,14 @@ from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import AttemptHistory, ResumePoint, order_history
 from router.controller.history.lifecycle import POSTPONED
 from router.controller.history.run_records import read_fabrics
-from router.controller.orders import Order
+from router.controller.plans import Order
 from router.controller.provision.checkpoint_transfer import prepare_resume_point, with_resume_point
 from router.controller.provision.data_transfer import attempts_in_preparation, data_location, prepare_data
-from router.controller.provision.place_search import PlaceSearch
 from router.controller.provision.provision import ProvisionError, provision
-from router.controller.provision.quarantine import mark_cloud_off, mark_region_off, mark_short
+from router.controller.provision.quarantine import mark_off, mark_short
 from router.controller.provision.zone_search import first_open_placement, placements_by_zone
 from router.controller.release.release import release
+from router.controller.workspace.bootstrap import NodeSecrets
 from router.controller.workspace.placement_options import (
     GangPlacement,
     assumed_bandwidth,
@@ -38,12 +40,12 @@ from router.controller.workspace.placement_options import (
     zones_with_offers,
 )
 from router.controller.workspace.secret_refs import resolve_environment
-from router.controller.workspace.workspaces import NodeSecrets, attempt_name, build_workspace, new_attempt
+from router.controller.workspace.workspaces import attempt_name, build_workspace, new_attempt
 from router.faults.fault import NO_ZONE, OURS, SHORT, STOPPED, UNKNOWN_FAULT, Fault, FaultAction, describe_fault
 from router.jobs.experience import Experience
 from router.jobs.measured_speed import learn_fabrics
 from router.jobs.spec import Job
-from router.state.records import Attempt, NodeRecord, Phase
+from router.state.records import ANY, Attempt, NodeRecord, Phase
 from terraform.module_metadata import module_facts
 from terraform.render import MAIN, SECRETS
 from terraform.spec import Host, WorkspaceSpec
@@ -153,7 +155,6 @@ def fulfil_order(site: ControllerContext, request: ProvisionRequest) -> Provisio
 def _provision_patiently(
     site: ControllerContext, request: ProvisionRequest, choice: GangPlacement, search: PlaceSearch
 ) -> ProvisionResult:
-    """Provision in one place; what passes is tried there again, what is throttled after a pause."""
     while True:
         outcome = _provision_choice(site, request, choice)
         if outcome.fault is None or site.stop.is_set():
@@ -189,10 +190,7 @@ def _is_in_preparation(site: ControllerContext, attempt: Attempt) -> bool:
 
 
 def _resume_or_release(site: ControllerContext, request: ProvisionRequest) -> ProvisionResult | None:
-    """Resume what a crash left of this order.
-
-    What cannot be resumed is released, and so are half-done attempts of the same job under other plans.
-    """
+    """Resume what a crash left of this order; release what cannot be resumed, or is of the job under other plans."""
     for attempt in site.store.attempts.find(job=request.order.job, alive=True):
         if not is_half_done(attempt):
             continue
@@ -288,14 +286,10 @@ def provision_recorded(
     checkpoint is copied, too, unless there is a ``when_whole`` action: until then the attempt before it saves more.
     """
     if not prepare_data(site, request.book, placed.attempt, request.job):
-        return _stopped(request, placed.attempt)
+        # The site was stopped without the lock: whoever takes it next releases the attempt.
+        return ProvisionResult(request.order, ProvisionStatus.STOPPED, placed.attempt, "stopped", STOPPED)
     attempt = _with_resume_point(site, request, placed.attempt, copy=when_whole is None)
     return _provision_prepared(site, request, replace(placed, attempt=attempt), when_whole)
-
-
-def _stopped(request: ProvisionRequest, attempt: Attempt) -> ProvisionResult:
-    """Return that the site was stopped without the lock: whoever takes it next releases the attempt."""
-    return ProvisionResult(request.order, ProvisionStatus.STOPPED, attempt, "stopped", STOPPED)
 
 
 def _provision_prepared(
@@ -309,8 +303,11 @@ def _provision_prepared(
             known = site.store.attempts.nodes(attempt.id)
             spec, nodes = _build_spec(site, request.job, attempt, known, placed.choice, placed.token, request.book)
             for old, new in zip(known, nodes, strict=True):
-                if old != new:
-                    site.store.attempts.set_node(attempt.id, new.rank, **_changed_fields(old, new))
+                changes = {
+                    f.name: value for f in fields(new) if (value := getattr(new, f.name)) != getattr(old, f.name)
+                }
+                if changes:
+                    site.store.attempts.set_node(attempt.id, new.rank, **changes)
     except TooFewHostsError as error:
         return _fail_before_provisioning(site, request, attempt, SHORT, str(error))
     except (ValueError, InvalidInputError) as error:
@@ -320,18 +317,10 @@ def _provision_prepared(
 
 
 def _with_resume_point(site: ControllerContext, request: ProvisionRequest, attempt: Attempt, *, copy: bool) -> Attempt:
-    """Return the attempt with its resume point updated.
-
-    ``copy``: the checkpoint is copied to the attempt's region where that does not take too long.
-    """
+    """Return the attempt with its resume point; ``copy``: its checkpoint comes to the region if there is time."""
     chain = _history(site, request)
     before = prepare_resume_point(site, request.book, attempt, chain) if copy else _resume_point(chain)
     return site.store.attempts.update(attempt.id, partial(with_resume_point, before))
-
-
-def _changed_fields(old: NodeRecord, new: NodeRecord) -> dict[str, object]:
-    names = (item.name for item in fields(NodeRecord))
-    return {name: getattr(new, name) for name in names if getattr(new, name) != getattr(old, name)}
 
 
 def _fail_before_provisioning(
@@ -370,7 +359,11 @@ def _new_attempt(
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     try:
         if module_facts(choice.cloud).zones_named:
-            choice = fill_zones(choice, _zone_by_type(site, request.book, choice, sold))
+            types = {(s.instance_type, s.market.value) for s in choice.seats}
+            key = (id(request.book), choice.cloud, choice.region, *sorted(types))
+            if key not in sold:
+                sold[key] = zones_with_offers(choice, request.book, site.deploy.cloud(choice.cloud, choice.region).zone)
+            choice = fill_zones(choice, sold[key])
     except KeyError as error:
         what = f"no zone of {choice.region} is known that sells {error.args[0]}"
         remedy = f"write clouds.{choice.cloud}.regions.{choice.region}.zone into the deploy file"
@@ -393,15 +386,6 @@ def _new_attempt(
     return PlacedAttempt(attempt, choice, token), nodes
 
 
-def _zone_by_type(
-    site: ControllerContext, book: PriceBook, choice: GangPlacement, sold: ZoneCache
-) -> Mapping[str, str]:
-    key = (id(book), choice.cloud, choice.region, *sorted({(s.instance_type, s.market.value) for s in choice.seats}))
-    if key not in sold:
-        sold[key] = zones_with_offers(choice, book, site.deploy.cloud(choice.cloud, choice.region).zone)
-    return sold[key]
-
-
 def _provision_choice(site: ControllerContext, request: ProvisionRequest, choice: GangPlacement) -> ProvisionResult:
     order = request.order
     record = _new_attempt(site, request, choice, _history(site, request), {})
@@ -421,7 +405,7 @@ def _provision_choice(site: ControllerContext, request: ProvisionRequest, choice
     if request.job.data is not None:
         # What was built above shows early that something is missing; now the machines hear where the data are.
         if not prepare_data(site, request.book, attempt, request.job):
-            return _stopped(request, attempt)
+            return ProvisionResult(order, ProvisionStatus.STOPPED, attempt, "stopped", STOPPED)
         now = site.store.attempts.get(attempt.id) or attempt
         return _provision_prepared(site, request, replace(placed, attempt=now, choice=choice), None)
     site.tell(order.job, f"making {choice.place} as {attempt.id}")
@@ -480,9 +464,9 @@ def _provision(
 
 def _remember_fault(site: ControllerContext, attempt: Attempt, fault: Fault) -> None:
     if fault.holds_in_region:
-        mark_region_off(site, attempt.cloud, attempt.region, attempt.machines, fault.reason)
+        mark_off(site, attempt, attempt.region, fault.reason)
     elif fault.action is FaultAction.ELSEWHERE_OTHER_CLOUD and fault != UNKNOWN_FAULT:
-        mark_cloud_off(site, attempt.cloud, attempt.machines, fault.reason)
+        mark_off(site, attempt, ANY, fault.reason)
     elif fault.marks_pool:
         mark_short(site, attempt.cloud, attempt.region, site.store.attempts.nodes(attempt.id), fault.reason)
 
@@ -513,3 +497,46 @@ def assign_hosts(
         used.add(host.address)
         hosts[node.rank] = host
     return hosts, tuple(replace(node, address=hosts[node.rank].address) for node in nodes)
+
+
+# A place is asked again once after a fault that passes, and twice after these pauses where a cloud limits the rate.
+_RETRIES: Final = 1
+_PAUSES_S: Final = (20.0, 60.0)
+
+
+@dataclass(slots=True)
+class PlaceSearch:
+    """The faults that one order met: what they exclude, and whether the search is over.
+
+    A fault of a region excludes the region, one of the account its cloud. Words that nobody knows are tried once more,
+    in another cloud.
+    """
+
+    _regions: dict[tuple[str, str], Fault] = field(default_factory=dict)
+    _clouds: dict[str, Fault] = field(default_factory=dict)
+    _unknown: int = 0
+    _retries: Counter[FaultAction] = field(default_factory=Counter)
+    is_over: bool = False
+
+    def note(self, cloud: str, region: str, fault: Fault) -> None:
+        """Take in the fault that ended the tries in one place."""
+        self._retries.clear()
+        if fault.holds_in_region:
+            self._regions[cloud, region] = fault
+        if fault.action in (FaultAction.ELSEWHERE_OTHER_CLOUD, FaultAction.RETRY_LATER):
+            self._clouds[cloud] = fault
+        if fault == UNKNOWN_FAULT:
+            self._unknown += 1
+        self.is_over = fault.action is FaultAction.STOP_WITH_REMEDY or self._unknown > 1
+
+    def excludes(self, cloud: str, region: str) -> str | None:
+        """Return why a place is not worth a try; None if it is."""
+        fault = self._clouds.get(cloud) or self._regions.get((cloud, region))
+        return None if fault is None else describe_fault(fault, region)
+
+    def pause_before_retry(self, fault: Fault) -> float | None:
+        """Return the seconds until the same place is asked again; None if it is not."""
+        pauses = {FaultAction.RETRY_SAME: (0.0,) * _RETRIES, FaultAction.RETRY_LATER: _PAUSES_S}.get(fault.action, ())
+        tried = self._retries[fault.action]
+        self._retries[fault.action] += 1
+        return pauses[tried] if tried < len(pauses) else None

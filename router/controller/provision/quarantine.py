@@ -64,22 +64,14 @@ def mark_short(site: ControllerContext, cloud: str, region: str, machines: Seque
     site.store.shortages.remember(*(Shortage(cloud, region, *pool, len(machines), now, until, why) for pool in pools))
 
 
-def mark_region_off(site: ControllerContext, cloud: str, region: str, machines: int, why: str) -> None:
-    """Remember that nothing of the region can be had: it is not enabled for the account, or a policy denies it."""
-    _mark_off(site, cloud, region, machines, REGION_OFF_FOR, why)
+def mark_off(site: ControllerContext, attempt: Attempt, region: str, why: str) -> None:
+    """Remember that the account can have nothing of a region of the attempt's cloud, or of all of it (``ANY``).
 
-
-def mark_cloud_off(site: ControllerContext, cloud: str, machines: int, why: str) -> None:
-    """Remember that the account can have nothing of the cloud; running jobs are placed elsewhere for a while.
-
-    Plans and ``apply`` do not go by it: somebody may have put it right.
+    Plans and ``apply`` do not go by a whole cloud: somebody may have put it right.
     """
-    _mark_off(site, cloud, ANY, machines, site.deploy.timeouts.shortage, why)
-
-
-def _mark_off(site: ControllerContext, cloud: str, region: str, machines: int, lasts: timedelta, why: str) -> None:
     now = site.clock()
-    rows = (Shortage(cloud, region, None, ANY, market, machines, now, now + lasts, why) for market in Market)
+    until = now + (site.deploy.timeouts.shortage if region == ANY else REGION_OFF_FOR)
+    rows = (Shortage(attempt.cloud, region, None, ANY, m, attempt.machines, now, until, why) for m in Market)
     site.store.shortages.remember(*rows)
 
 
@@ -120,7 +112,6 @@ class CurrentShortages:
     modelled: ShortPools
 
     def under(self, policy: Policy) -> ShortPools:
-        """Return the short pools for attempts that the policy runs."""
         return self.modelled if models_availability(policy) else self.usual
 
 

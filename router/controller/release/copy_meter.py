@@ -70,7 +70,8 @@ class CopyMeter:
 
 
 def record_transfer_costs(site: ControllerContext, attempt: Attempt) -> None:
-    """Record the transfer costs of the attempt in the ledger; existing entries stay."""
+    """Record the transfer costs of the attempt in the ledger, interrupted copies as well; existing entries stay."""
+    note_interrupted_copy(site, attempt)
     site.store.ledger.add(
         transfer_entries(attempt, site.store.journal.entries(attempt.id, what=TRANSFERS), site.clock())
     )

@@ -63,7 +63,6 @@ def mend_gang(site: ControllerContext, attempt: str) -> Attempt:
 
 
 def _replacements(row: SalvagedRow, facts: Mapping[str, Any]) -> _Facts:
-    """Return the values of the columns that cannot be read. UnreadableError."""
     missing = [name for name in row.unreadable if name not in facts]
     if missing:
         raise UnreadableError(row.table, row.key)

@@ -55,10 +55,7 @@ class MachineInventory:
             self.site.store.attempts.set_node(self.attempt.id, rank, made_at=None)
 
     def _refused_before(self) -> set[object]:
-        """Return the ranks that the cloud refused before.
-
-        Terraform may still destroy what it could not create, because it remembers what it tried.
-        """
+        """Return the ranks that the cloud refused before: Terraform may still destroy what it tried to create."""
         refusals = self.site.store.journal.entries(self.attempt.id, what=(_REFUSED,), skipped=[])
         return {entry.details.get("rank") for entry in refusals}
 

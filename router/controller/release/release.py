@@ -25,9 +25,9 @@ from router.controller.history.metering import (
     disk_entries,
     disk_gib,
     metered_entries,
+    training_record_of,
     transfer_entries,
 )
-from router.controller.history.time_use import training_record_of
 from router.controller.release.copy_meter import note_interrupted_copy
 from router.controller.release.damaged_rows import RELEASED, mend_gang
 from router.controller.release.inventory import MachineInventory, own_machines, record_found_machines
@@ -64,7 +64,13 @@ def release(site: ControllerContext, attempt: Attempt, reason: str, message: str
     if attempt.phase.is_over:
         return attempt
     if attempt.phase is not Phase.RELEASING:
-        attempt = site.store.attempts.update(attempt.id, lambda a: _releasing(a, reason, message))
+
+        def releasing(a: Attempt) -> Attempt | None:
+            if a.phase is Phase.RELEASING or a.phase.is_over:
+                return None
+            return replace(a, phase=Phase.RELEASING, reason=reason, message=message)
+
+        attempt = site.store.attempts.update(attempt.id, releasing)
         site.store.journal.note(attempt.id, "releasing", site.clock(), reason=reason)
     if attempt.made_at is not None:
         _wait_for_saves(site, attempt)
@@ -97,36 +103,25 @@ def _wait_for_saves(site: ControllerContext, attempt: Attempt) -> None:
         time.sleep(_PAUSE_S / 4)
 
 
-def _releasing(attempt: Attempt, reason: str, message: str) -> Attempt | None:
-    if attempt.phase is Phase.RELEASING or attempt.phase.is_over:
-        return None
-    return replace(attempt, phase=Phase.RELEASING, reason=reason, message=message)
-
-
 def _delete_resources(site: ControllerContext, attempt: Attempt) -> None:
     directory = site.directory(attempt.directory)
-    last_error: Exception | None = None
     by_terraform = _is_readable(site, attempt)
     if not by_terraform:
         _release_by_tag(site, attempt, required=True)
     for left in reversed(range(_TRIES) if by_terraform else ()):
         try:
             _destroy_with_terraform(site, attempt)
-            last_error = None
             break
         except StateLostError:
             # Resources missing from the lost state are found by tag; then the next try starts from nothing.
             _release_by_tag(site, attempt, required=True)
             stop_orphans(directory)
             forget_state(directory)
-            last_error = None
             break
         except TerraformError as error:
-            last_error = error
-            if left:
-                time.sleep(_PAUSE_S)
-    if last_error is not None:
-        raise NotReleasedError(f"{attempt.id}: {last_error}") from last_error
+            if not left:
+                raise NotReleasedError(f"{attempt.id}: {error}") from error
+            time.sleep(_PAUSE_S)
     # Machines that were requested when Terraform was killed are in no state.
     _release_by_tag(site, attempt, required=False)
     stop_orphans(directory)
@@ -162,7 +157,6 @@ def _is_readable(site: ControllerContext, attempt: Attempt) -> bool:
 
 
 def _hosts(site: ControllerContext, attempt: Attempt, nodes: Sequence[NodeRecord]) -> Mapping[int, Host]:
-    """Return the own hosts that the machines are, by rank; empty where they are not our own."""
     groups = [group for (region, _), group in site.pool.items() if region == attempt.region]
     known = {host.address: host for group in groups for host in group}
     own = module_facts(attempt.cloud).hosts_named
@@ -214,19 +208,13 @@ def _release_by_tag(site: ControllerContext, attempt: Attempt, *, required: bool
 
 
 def _gone_at(attempt: Attempt, node: NodeRecord, made_at: datetime, now: datetime) -> datetime:
-    """Return now, or where the clock was set back meanwhile, when the machine was last heard of.
-
-    A machine that existed has cost something.
-    """
+    """Return now, or where the clock was set back, when the machine was last heard of: it has cost something."""
     known = [moment for moment in (now, node.heard_at, attempt.met_at, attempt.result_at) if moment is not None]
     return max(known) if max(known) > made_at else made_at + _LEAST_METERED
 
 
 def _meter(site: ControllerContext, attempt: Attempt, nodes: Sequence[NodeRecord], now: datetime) -> None:
-    """Enter the attempt into the ledger. Entries of machines that are there already stay.
-
-    Reports that arrived meanwhile would split a machine's time another way.
-    """
+    """Enter the attempt into the ledger, but for machines there already: new reports would split their time anew."""
     note_interrupted_copy(site, attempt)
     unreadable: list[UnreadableError] = []
     journal = site.store.journal.entries(attempt.id, what=(SAVED, PROVISIONING, *TRANSFERS), skipped=unreadable)

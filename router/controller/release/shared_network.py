@@ -8,17 +8,15 @@ before it asks for the network until it is over, so nobody deletes one that a ga
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from router.controller.context import ControllerContext
+from router.controller.context import ControllerContext, wait_for_lease
 from router.controller.workspace.run_folders import run_directories, state_id_of
 from router.controller.workspace.workspaces import build_network, is_network_name, network_name
 from router.state.errors import LeaseHeldError, StateError, UnreadableError
-from router.state.lock_owner import LockOwner
 from router.state.records import Attempt
 from terraform.errors import ApplyFailedError, RunDirectoryError, StateLockedError, StoppedError, TerraformError
 from terraform.module_metadata import module_facts
@@ -26,8 +24,6 @@ from terraform.render import SharedNetwork, parse_network
 from terraform.runner import retry_while_locked
 from terraform.spec import LOCAL, NetworkSpec, WorkspaceSpec
 from terraform.workdir import prepare
-
-_PAUSE_S = 1.0
 
 
 def join_network(site: ControllerContext, attempt: Attempt, spec: WorkspaceSpec) -> WorkspaceSpec:
@@ -140,15 +136,11 @@ def _parse(name: str, outputs: Mapping[str, Any]) -> SharedNetwork | None:
 @contextmanager
 def _hold(site: ControllerContext, name: str) -> Iterator[None]:
     """Hold a network, waiting for whoever has it. Raises StoppedError, StateLockedError."""
-    ends = time.monotonic() + site.deploy.timeouts.apply.total_seconds()
     with ExitStack() as stack:
-        while True:
-            try:
-                stack.enter_context(site.store.lease(name, LockOwner.of_this_process(), site.wall_clock))
-                break
-            except LeaseHeldError as error:
-                if site.stop.wait(_PAUSE_S):
-                    raise StoppedError(f"stopped while another gang made or deleted {name}") from error
-                if time.monotonic() > ends:
-                    raise StateLockedError(str(error)) from error
+        try:
+            wait_for_lease(site, stack, name, site.deploy.timeouts.apply.total_seconds())
+        except LeaseHeldError as error:
+            if site.stop.is_set():
+                raise StoppedError(f"stopped while another gang made or deleted {name}") from error
+            raise StateLockedError(str(error)) from error
         yield

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -32,20 +31,6 @@ _JOIN_S = 1.0
 OpenQueue = Callable[[], NoticeQueue]
 
 
-@dataclass(frozen=True, slots=True)
-class QueuePoll:
-    """The counts of one read of a queue.
-
-    ``kept`` notices were stored; ``repeated`` ones were stored before; ``others`` are about machines that are not ours,
-    or no longer; ``unreadable`` messages stay in the queue.
-    """
-
-    kept: int = 0
-    repeated: int = 0
-    others: int = 0
-    unreadable: int = 0
-
-
 class CloudQueueListener:
     """Reads one queue and stores the notices about machines of attempts that are not over. For one thread.
 
@@ -64,37 +49,32 @@ class CloudQueueListener:
         self._store, self._queue = store, queue
         self._clock, self._wall_clock, self._tell = clock, wall_clock, tell
 
-    def poll(self, wait_s: float) -> QueuePoll:
-        """Read the queue once, waiting at most ``wait_s`` seconds, and return the counts.
+    def poll(self, wait_s: float) -> int:
+        """Read the queue once, waiting at most ``wait_s`` seconds; return how many messages cannot be read.
 
-        ProviderError, StateError: notices that were not stored stay in the queue.
+        Those stay in the queue, as notices do that were not stored: ProviderError, StateError.
         """
         batch = self._queue.receive(wait_s)
         if not any(letter.notices for letter in batch.letters):
             self._queue.done(batch.letters)
-            return QueuePoll(others=len(batch.letters), unreadable=batch.unreadable)
-        attempts, nodes = self._store.overview.alive()
-        machines = _by_machine(attempts, nodes)
-        done, kept, known, others = [], 0, 0, 0
+            return batch.unreadable
+        machines = _by_machine(*self._store.overview.alive())
+        done = []
         for letter in batch.letters:
             matches = [(said, machines.get((said.cloud, said.machine_id))) for said in letter.notices]
             for said, match in matches:
                 if match is not None:
-                    is_new = self._store_notice(said, *match)
-                    kept, known = kept + is_new, known + (not is_new)
-            if any(match is None and self._wall_clock() - said.at < _UNKNOWN_FOR for said, match in matches):
-                continue
-            others += not any(match for _, match in matches)
-            done.append(letter)
+                    self._store_notice(said, *match)
+            if not any(match is None and self._wall_clock() - said.at < _UNKNOWN_FOR for said, match in matches):
+                done.append(letter)
         self._queue.done(done)
-        return QueuePoll(kept, known, others, batch.unreadable)
+        return batch.unreadable
 
-    def _store_notice(self, said: CloudNotice, attempt: Attempt, node: NodeRecord) -> bool:
-        """Store the notice, and return whether it was new."""
+    def _store_notice(self, said: CloudNotice, attempt: Attempt, node: NodeRecord) -> None:
         now = self._clock()
         before = self._store.notices.find(attempt.id, now - DUPLICATE_WINDOW)
         if any(one.rank == node.rank and one.kind == said.kind.value for one in before):
-            return False
+            return
         notice = NoticeRecord(
             attempt=attempt.id,
             rank=node.rank,
@@ -110,7 +90,6 @@ class CloudQueueListener:
         else:
             self._store.notices.add(notice)
         self._tell(attempt.job, f"{attempt.id}: {said.cloud} says of rank {node.rank}: {said.what}")
-        return True
 
     def _seconds_left(self, notice: CloudNotice) -> float | None:
         """Return the seconds left, between zero and the time announced, even if the clocks differ."""
@@ -122,10 +101,7 @@ class CloudQueueListener:
 def _by_machine(
     attempts: Iterable[Attempt], nodes: Iterable[NodeRecord]
 ) -> dict[tuple[str, str], tuple[Attempt, NodeRecord]]:
-    """Return attempt and node by cloud and the cloud's id of the machine.
-
-    Machines that are being released are left out: they end because we release them.
-    """
+    """Return attempt and node by cloud and the cloud's id of the machine, without those that we release."""
     by_id = {attempt.id: attempt for attempt in attempts if attempt.phase is not Phase.RELEASING}
     return {
         (by_id[node.attempt].cloud, node.machine_id): (by_id[node.attempt], node)
@@ -174,7 +150,7 @@ def _listen(name: str, open_listener: Callable[[], CloudQueueListener], tell: Re
         try:
             # The queue is opened anew after an error, because a failed cloud client stays unusable.
             listener = listener or open_listener()
-            result = listener.poll(WAIT_S)
+            unreadable = listener.poll(WAIT_S)
         except Exception as error:
             if not is_failing and not stop.is_set():
                 known = isinstance(error, ProviderError | StateError)
@@ -185,6 +161,6 @@ def _listen(name: str, open_listener: Callable[[], CloudQueueListener], tell: Re
             continue
         if is_failing:
             tell(name, "its queue can be read again")
-        if result.unreadable:
-            tell(name, f"{result.unreadable} messages of its queue cannot be read as notices; they stay there")
+        if unreadable:
+            tell(name, f"{unreadable} messages of its queue cannot be read as notices; they stay there")
         pause, is_failing = _FIRST_PAUSE_S, False

@@ -17,9 +17,8 @@ from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.controller.context import ControllerContext
 from router.controller.history.events import EventLevel, GangEvent, find_events, render_message
-from router.controller.history.heartbeats import group_by_attempt
+from router.controller.history.heartbeats import STANDSTILL, group_by_attempt
 from router.controller.history.lifecycle import GAVE_UP
-from router.controller.history.standstill import STANDSTILL
 from router.deploy.notify_settings import EventKind
 from router.ledger.budget import BudgetStatus
 from router.ledger.month import Month
@@ -156,8 +155,6 @@ FindEvents = Callable[[datetime], Iterable[GangEvent]]
 
 @dataclass(slots=True)
 class _Queue:
-    """Events that one channel was not told yet, oldest first."""
-
     channel: Channel
     waiting: deque[GangEvent] = field(default_factory=deque)
     tries: int = 0
@@ -255,7 +252,6 @@ class Notifier:
                 self._remove_queued(queue, events)
 
     def _remove_queued(self, queue: _Queue, events: Iterable[GangEvent]) -> None:
-        """Remove events that were reported or given up from the queue."""
         with self._lock:
             for event in events:
                 if queue.waiting and queue.waiting[0] is event:

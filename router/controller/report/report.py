@@ -1,26 +1,32 @@
-"""Report which gangs run and what they have cost, for people and programs."""
+"""Report which gangs run, until when, whether jobs will be in time and what they have cost, for people and programs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
-from pricing.money import ZERO, Usd
+from pricing.money import ZERO, Usd, UsdPerHour
 from pricing.places import Market
 from router.agent import protocol
 from router.controller.history.attempt_history import deadline_of, order_key, resumable_histories
-from router.controller.history.heartbeats import group_by_attempt
+from router.controller.history.heartbeats import agreed_cost, find_gang_standstill, group_by_attempt
 from router.controller.history.lifecycle import RESUMABLE_REASONS, last_step
 from router.controller.history.metering import cost_so_far
-from router.controller.history.standstill import agreed_cost, find_gang_standstill
 from router.deploy.deploy_settings import Timeouts
-from router.jobs.quantities import LONGEST_RUN
+from router.jobs.job_json import read_job
+from router.jobs.quantities import LONGEST_RUN, Moment
 from router.jobs.run_policy import RunPolicy
 from router.jobs.standstill import Standstill, StandstillFinding
+from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind
 from router.spot.policies import Rule
-from router.state.records import Attempt, NodeRecord, Phase
+from router.state.records import Attempt, JournalEntry, NodeRecord, NoticeRecord, Phase
 from router.state.store import StateStore
 
 _USUAL = Standstill()
@@ -204,7 +210,322 @@ def _waits_long(store: StateStore, attempt: Attempt, now: datetime) -> bool:
 
 
 def report_gang(attempt: Attempt, nodes: tuple[NodeRecord, ...], now: datetime, *, waits: bool = False) -> GangReport:
-    """Return the report of one attempt with its machines."""
     heard = [node.heard_at for node in nodes if node.heard_at is not None]
     quiet = None if not heard or attempt.phase.is_over else max(now - min(heard), timedelta(0))
     return GangReport(attempt, nodes, cost_so_far(nodes, now), quiet, waits, now=now)
+
+
+# Agents call every few seconds; a rank that has not called for this long is worth a look.
+SILENT_AFTER = timedelta(minutes=1)
+_NOTICED = (Phase.NOTICED, Phase.CHECKPOINTING, Phase.MIGRATING)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPromise:
+    """An accepted plan's statement on a job: when it is done, and how likely in time; None is not said."""
+
+    finish: datetime | None = None
+    chance: float | None = None
+    confidence: float | None = None
+
+
+# When a plan was made, None unknown, and what it says of each job.
+_Promises = tuple[datetime | None, Mapping[str, PlanPromise]]
+_PROMISES: dict[str, _Promises] = {}
+_MOST_PLANS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class GangOutlook:
+    """A gang as of ``now``, with its job's deadline, what its plan said, and its end at the pace of the last report.
+
+    ``paced_end`` is None unless it trains and says how long a step takes; ``steps`` are those of the whole job.
+    """
+
+    gang: GangReport
+    deadline: datetime | None
+    promise: PlanPromise
+    paced_end: datetime | None
+    now: datetime
+    steps: int | None = None
+
+    @property
+    def done(self) -> float | None:
+        """Return the share of the job's steps that are done; None where nobody said how many."""
+        if self.gang.attempt.result == "finished":
+            return 1.0
+        if not self.steps or self.gang.step is None:
+            return None
+        return min(self.gang.step / self.steps, 1.0)
+
+    @property
+    def early(self) -> timedelta | None:
+        """Return how long before its deadline the training finished, negative after it; None where it did not."""
+        attempt = self.gang.attempt
+        ended = attempt.result_at or attempt.gone_at
+        if self.deadline is None or attempt.result != "finished" or ended is None:
+            return None
+        return self.deadline - ended
+
+    @property
+    def is_live(self) -> bool:
+        """Return whether machines exist, or may."""
+        return not self.gang.attempt.phase.is_over
+
+    @property
+    def until(self) -> datetime | None:
+        """Return when the job is expected to be done: by its pace, else as its plan says.
+
+        None for a job that is over, and where the plan's time has passed.
+        """
+        if not (self.is_live or self.gang.waits):
+            return None
+        planned = self.promise.finish
+        return self.paced_end or (planned if planned is not None and planned > self.now else None)
+
+    @property
+    def is_silent(self) -> bool:
+        """Return whether a rank that has called before has not called for a minute."""
+        return self.gang.quiet is not None and self.gang.quiet >= SILENT_AFTER
+
+    @property
+    def is_noticed(self) -> bool:
+        """Return whether the gang saves or moves because a machine is to go."""
+        return self.gang.attempt.phase in _NOTICED
+
+    @property
+    def is_late(self) -> bool:
+        """Return whether it goes on after its deadline, or is expected to."""
+        if self.deadline is None or not (self.is_live or self.gang.waits):
+            return False
+        return (self.until or self.now) > self.deadline
+
+
+@dataclass(frozen=True, slots=True)
+class JobsReport:
+    """The gangs of a status with their outlooks, in the same order; ``status`` has the sums."""
+
+    status: StatusReport
+    outlooks: tuple[GangOutlook, ...]
+
+    @property
+    def live(self) -> tuple[GangOutlook, ...]:
+        return tuple(each for each in self.outlooks if each.is_live)
+
+    @property
+    def waiting(self) -> tuple[GangOutlook, ...]:
+        """Return the last gangs of jobs that are to resume and have no machines."""
+        return tuple(each for each in self.outlooks if each.gang.waits)
+
+    @property
+    def over(self) -> tuple[GangOutlook, ...]:
+        """Return gangs that are over and whose jobs do not resume, the last first."""
+        done = [each for each in self.outlooks if not each.is_live and not each.gang.waits]
+        return tuple(
+            sorted(
+                done, key=lambda outlook: outlook.gang.attempt.gone_at or outlook.gang.attempt.created_at, reverse=True
+            )
+        )
+
+    @property
+    def places(self) -> int:
+        return len({(each.gang.attempt.cloud, each.gang.attempt.region) for each in self.live})
+
+    @property
+    def usd_per_hour(self) -> UsdPerHour:
+        """Return the price of all live gangs for an hour, without machines whose price is not known."""
+        return UsdPerHour(sum(each.gang.attempt.usd_per_hour.nanos for each in self.live))
+
+    @property
+    def live_usd(self) -> Usd:
+        """Return what the live gangs have cost until now."""
+        return Usd.total(each.gang.spent_usd for each in self.live)
+
+    @property
+    def unpriced(self) -> int:
+        """Return the number of live gangs with machines without a known price."""
+        return sum(each.gang.unpriced for each in self.live)
+
+
+@dataclass(frozen=True, slots=True)
+class CostLine:
+    """The metered cost of one item and use in one place; ``unpriced``: entries without a known price, in no sum."""
+
+    item: str
+    use: str
+    where: str
+    quantity: Fraction
+    unit: str
+    usd: Usd
+    unpriced: int
+    waste: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptReport:
+    """An attempt with all that is recorded of it; ``costs`` is what the ledger has metered, empty while it runs."""
+
+    outlook: GangOutlook
+    notices: tuple[NoticeRecord, ...]
+    journal: tuple[JournalEntry, ...]
+    costs: tuple[CostLine, ...]
+
+    @property
+    def metered_usd(self) -> Usd:
+        return Usd.total(each.usd for each in self.costs)
+
+    @property
+    def spent_usd(self) -> Usd:
+        """Return what the ledger has metered; before it has, what the machines have cost until now."""
+        return self.metered_usd if self.costs else self.outlook.gang.spent_usd
+
+    @property
+    def unpriced(self) -> bool:
+        """Return whether something of it has no known price."""
+        return self.outlook.gang.unpriced or any(each.unpriced for each in self.costs)
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """All attempts of a job, in order. ``runs`` groups them by the plan that ordered them."""
+
+    name: str
+    attempts: tuple[AttemptReport, ...]
+    now: datetime
+
+    @property
+    def last(self) -> AttemptReport:
+        return self.attempts[-1]
+
+    @property
+    def runs(self) -> tuple[tuple[AttemptReport, ...], ...]:
+        """Return the attempts that each plan ordered, in the order of the last ones."""
+        by_plan: dict[tuple[str, str], tuple[AttemptReport, ...]] = {}
+        for each in self.attempts:
+            key = run_key(each.outlook.gang.attempt)
+            by_plan[key] = (*by_plan.pop(key, ()), each)  # The run of the last attempt is the last.
+        return tuple(by_plan.values())
+
+    @property
+    def spent_usd(self) -> Usd:
+        """Return the cost of all attempts until now, exact."""
+        return Usd.total(each.spent_usd for each in self.attempts)
+
+
+def run_key(attempt: Attempt) -> tuple[str, str]:
+    """Return what the attempts of one run of a job share: plan and gang."""
+    return attempt.plan, attempt.gang
+
+
+def build_outlooks(store: StateStore, gangs: Sequence[GangReport], now: datetime) -> tuple[GangOutlook, ...]:
+    """Return the outlook of each gang; what its job or its plan does not say any more is None."""
+    jobs = store.plans.jobs({gang.attempt.job_digest for gang in gangs})
+    plans = {digest: _promises_of(store, digest) for digest in {gang.attempt.plan for gang in gangs}}
+    return tuple(_outlook(gang, jobs.get(gang.attempt.job_digest), plans[gang.attempt.plan], now) for gang in gangs)
+
+
+def _promises_of(store: StateStore, digest: str) -> _Promises:
+    # The text of a plan of many jobs takes long to read, and what a digest stands for never changes.
+    promises = _PROMISES.get(digest)
+    if promises is None:
+        text = store.plans.plan(digest)
+        if text is None:
+            return None, {}
+        promises = _PROMISES[digest] = _read_promises(text)
+        while len(_PROMISES) > _MOST_PLANS:
+            _PROMISES.pop(next(iter(_PROMISES)), None)
+    return promises
+
+
+def _outlook(gang: GangReport, job: str | None, plan: _Promises, now: datetime) -> GangOutlook:
+    attempt, (as_of, promises) = gang.attempt, plan
+    steps, deadline = (None, None) if job is None else _read_goal(job)
+    return GangOutlook(
+        gang,
+        None if deadline is None else deadline.at(as_of or attempt.created_at),
+        promises.get(attempt.job, PlanPromise()),
+        None if steps is None else _paced_end(gang, steps, now),
+        now,
+        steps,
+    )
+
+
+def _paced_end(gang: GangReport, steps: int, now: datetime) -> datetime | None:
+    paces = [node.step_seconds for node in gang.nodes if node.step_seconds is not None]
+    if gang.attempt.phase is not Phase.RUNNING or not paces or gang.step is None:
+        return None
+    try:
+        return now + timedelta(seconds=max(steps - gang.step, 0) * max(paces))
+    except OverflowError:
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _read_goal(text: str) -> tuple[int | None, Moment | None]:
+    """Return the steps and the deadline of a job's specification; an unreadable one says neither."""
+    job = read_job(text)
+    return (None, None) if job is None else (job.steps, job.deadline)
+
+
+def _read_promises(text: str) -> _Promises:
+    """Return when a plan was made and what it says of each job; an unreadable one says nothing."""
+    try:
+        content = json.loads(text)
+        as_of = datetime.fromisoformat(content["as_of"]).astimezone(UTC)
+        return as_of, {str(job["job"]): _promise(job) for job in content["jobs"]}
+    except (ValueError, KeyError, TypeError):
+        return None, {}
+
+
+def _promise(job: Mapping[str, object]) -> PlanPromise:
+    finish, chance, confidence = (job.get(name) for name in ("finish", "on_time_probability", "confidence"))
+    return PlanPromise(
+        datetime.fromisoformat(finish).astimezone(UTC) if isinstance(finish, str) else None,
+        float(chance) if isinstance(chance, int | float) else None,
+        float(confidence) if isinstance(confidence, int | float) else None,
+    )
+
+
+def build_attempt_report(
+    outlook: GangOutlook,
+    notices: Iterable[NoticeRecord],
+    journal: Iterable[JournalEntry],
+    entries: Iterable[LedgerEntry],
+) -> AttemptReport:
+    """Return the report of an attempt; of the entries only those metered for it count."""
+    name = outlook.gang.attempt.id
+    metered = [entry for entry in entries if entry.attempt == name and entry.kind is LedgerEntryKind.METERED]
+    return AttemptReport(
+        outlook,
+        tuple(each for each in notices if each.attempt == name),
+        tuple(each for each in journal if each.attempt == name),
+        sum_costs(metered),
+    )
+
+
+def sum_costs(entries: Iterable[LedgerEntry]) -> tuple[CostLine, ...]:
+    """Return exact sums by item, use and place, in the order of items, the dearest use first."""
+
+    def group(entry: LedgerEntry) -> tuple[str, str, str, str]:
+        use = "" if entry.use is None else entry.use.value
+        place = f"{entry.cloud}/{entry.region}".strip("/")
+        return entry.what.value, use, entry.reference or place, entry.unit
+
+    lines = []
+    for (item, use, where, unit), found in groupby(sorted(entries, key=group), key=group):
+        same = list(found)
+        quantity = sum((e.hours if e.hours else e.quantity for e in same), Fraction(0))
+        waste = any(e.use is not None and e.use.is_waste for e in same)
+        usd, unpriced = Usd.total(e.usd for e in same), sum(e.unpriced for e in same)
+        lines.append(CostLine(item, use, where, quantity, unit, usd, unpriced, waste))
+    machine = CostItem.MACHINE.value
+    return tuple(
+        sorted(lines, key=lambda line: (line.item != machine, line.item, -line.usd.nanos, line.use, line.where))
+    )
+
+
+def sum_by_item(costs: Iterable[CostLine]) -> Mapping[str, Usd]:
+    sums: Counter[str] = Counter()
+    for line in costs:
+        sums[line.item] += line.usd.nanos
+    return {item: Usd(nanos) if nanos else ZERO for item, nanos in sums.items()}

@@ -45,8 +45,6 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class _PlanContext:
-    """The data that all gangs of a plan share."""
-
     limits: Limits
     finder: CandidateFinder
     short: CurrentShortages
@@ -137,10 +135,7 @@ class Adviser:
         chain: AttemptHistory,
         context: _PlanContext,
     ) -> Decision | None:
-        """Return the decision, or None where the attempt stays as it is.
-
-        None also where its job or its place is not known any more.
-        """
+        """Return the decision; None where the attempt stays as it is, or its job or place is not known any more."""
         now, limits = self.replanner.site.clock(), context.limits
         job = self.replanner.left_of(chain)
         if job is None or (event is PolicyEvent.TICK and job.deadline is None):

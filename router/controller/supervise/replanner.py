@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -14,13 +14,11 @@ from pricing.places import RegionId
 from pricing.units import format_count
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import MIN_CHECKPOINT_INTERVAL_S, AttemptHistory, plan_time
-from router.controller.history.group_regions import GroupMember, regions_of_groups
 from router.controller.history.job_history import with_history
 from router.controller.history.lifecycle import ReleaseReason
 from router.controller.history.metering import cost_so_far
 from router.controller.history.run_records import EarlierRuns, job_as_measured
-from router.controller.orders import Order
-from router.controller.plan_limits import apply_hard_budgets, limits_json
+from router.controller.plans import Order, apply_hard_budgets, limits_json
 from router.controller.provision.data_transfer import with_known_copies
 from router.controller.provision.provision_order import (
     PlacedAttempt,
@@ -38,7 +36,7 @@ from router.jobs.spec import Job
 from router.ledger.budget import budgets_in_force
 from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
-from router.planning.find.candidate import Candidate
+from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.candidates import CandidateFinder
 from router.planning.find.shared_limits import LimitUse
 from router.planning.improve.replacement import PlacementRequest, place_gangs
@@ -70,7 +68,6 @@ class PendingGang:
 
     @property
     def last(self) -> Attempt:
-        """Return the job's newest attempt."""
         return self.chain.last
 
 
@@ -103,7 +100,6 @@ class _Found(NamedTuple):
     open_candidates: tuple[Candidate, ...]
 
     def within(self, regions: frozenset[RegionId]) -> _Found:
-        """Return those in the regions."""
         kept = (tuple(c for c in each if c.region in regions) for each in (self.all_candidates, self.open_candidates))
         return _Found(self.job, *kept)
 
@@ -227,10 +223,7 @@ class Replanner:
         return frozenset(RegionId(a.cloud, a.region) for a in others if groups.get(a.job_digest) == job.group)
 
     def _spent_on(self, job: Job, alive: AliveGangs, now: datetime) -> Usd:
-        """Return what the job has cost by the ledger, and by its machines that still exist.
-
-        Machines count whatever plan they run under.
-        """
+        """Return what the job has cost by the ledger, and by its machines that still exist, whatever their plan."""
         entries = self.site.store.ledger.entries(kind=LedgerEntryKind.METERED, job=job.name)
         mine = {attempt.id for attempt in alive[0] if attempt.job == job.name}
         return Usd.total(e.usd for e in entries) + cost_so_far([node for node in alive[1] if node.attempt in mine], now)
@@ -261,7 +254,6 @@ class Replanner:
         return self.recorded(attempt) or self.policy
 
     def finder(self, limits: Limits) -> CandidateFinder:
-        """Return a finder of candidates at the current prices and time."""
         book = self.book()
         return CandidateFinder(book, limits, self.site.clock(), advisory=False, experience=self.counted_pools(book))
 
@@ -282,7 +274,6 @@ class Replanner:
         return read_job(self.site.store.plans.job(attempt.job_digest))
 
     def limits_of(self, attempt: Attempt) -> Limits:
-        """Return the limits that the attempt's plan was accepted with."""
         return Limits.model_validate_json(limits_json(self.site.store, attempt.plan))
 
     def _remaining_work(self, chain: AttemptHistory, text: str | None) -> Job | None:
@@ -365,21 +356,20 @@ class Replanner:
 
 
 def _save_interval(last: Attempt, job: Job, chosen: Candidate, answers: SaveAnswers | None) -> float | None:
-    """Return how often the job is to save there at first, in seconds.
-
-    The interval is halved where the time of a notice was too short to save.
-    """
+    """Return how often the job is to save there at first, in seconds: half where a notice was too short to save."""
     best = interval_at(job, chosen.gang_risk.per_hour_at(0.0))
     intervals = [s for s in (best.total_seconds() if best else None, last.checkpoint_seconds) if s is not None]
     if answers is not None and answers.step is None:
-        return max(MIN_CHECKPOINT_INTERVAL_S, min(intervals or [_trained_seconds(last)]) / 2)
+        # One that saved when it liked counts by how long it trained.
+        trained = None if last.met_at is None or last.gone_at is None else (last.gone_at - last.met_at).total_seconds()
+        before = min(intervals, default=2 * MIN_CHECKPOINT_INTERVAL_S if trained is None else trained)
+        return max(MIN_CHECKPOINT_INTERVAL_S, before / 2)
     return min(intervals, default=None)
 
 
 def _use_of_limits(
     staying: Mapping[str, Attempt], nodes: Sequence[NodeRecord], book: PriceBook, limits: Limits
 ) -> LimitUse:
-    """Return how much of the limits the gangs that keep running use."""
     pools = Counter(
         (
             staying[n.attempt].cloud,
@@ -397,8 +387,62 @@ def _use_of_limits(
     )
 
 
-def _trained_seconds(attempt: Attempt) -> float:
-    """Return how long the attempt trained, for one that saved when it liked."""
-    if attempt.met_at is None or attempt.gone_at is None:
-        return 2 * MIN_CHECKPOINT_INTERVAL_S
-    return (attempt.gone_at - attempt.met_at).total_seconds()
+MOST_REGIONS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A job of a group that needs a place.
+
+    ``open_candidates`` are those that it could take now. ``mates_in`` are the regions of the group's gangs that keep
+    running.
+    """
+
+    job: Job
+    open_candidates: tuple[Candidate, ...]
+    mates_in: frozenset[RegionId] = frozenset()
+
+
+# The number of members that find a place together, and their expected dollars.
+Trial = Callable[[Sequence[GroupMember]], tuple[int, Usd]]
+
+
+def regions_of_groups(members: Mapping[int, GroupMember], place: Trial) -> Mapping[int, frozenset[RegionId]]:
+    """Return the regions that each member may go to, by its number; one that is alone may go anywhere and is left out.
+
+    Where gangs of the group keep running, it is their region. Else it is the region where most of those that wait find
+    a place by ``place``, then where they cost least; the ``MOST_REGIONS`` that look best are tried.
+    """
+    regions: dict[int, frozenset[RegionId]] = {}
+    waiting: dict[str, list[int]] = {}
+    for number, member in members.items():
+        if member.mates_in:
+            regions[number] = member.mates_in
+        elif member.job.group is not None:
+            waiting.setdefault(member.job.group, []).append(number)
+    for numbers in waiting.values():
+        if len(numbers) > 1:
+            region = _common_region([members[number] for number in numbers], place)
+            regions |= dict.fromkeys(numbers, frozenset() if region is None else frozenset({region}))
+    return regions
+
+
+def _common_region(members: Sequence[GroupMember], place: Trial) -> RegionId | None:
+    least: dict[RegionId, list[float]] = {}
+    for member in members:
+        costs: dict[RegionId, float] = {}
+        for c in member.open_candidates:
+            usd = c.expected_usd(steps_to_do(member.job, running=c.running))
+            usd += sum(t.dearest.dollars() for t in c.transfers)
+            costs[c.region] = min(usd, costs.get(c.region, usd))
+        for region, usd in costs.items():
+            least.setdefault(region, []).append(usd)
+    ranked = sorted(least, key=lambda region: (-len(least[region]), sum(least[region]), region))[:MOST_REGIONS]
+    found: dict[RegionId, tuple[int, Usd]] = {}
+    for region in ranked:
+        there = [
+            replace(member, open_candidates=tuple(c for c in member.open_candidates if c.region == region))
+            for member in members
+        ]
+        found[region] = place(there)
+    return min(ranked, key=lambda region: (-found[region][0], found[region][1]), default=None)

@@ -34,8 +34,6 @@ _Pool = tuple[str, str, str | None, str, str]
 
 
 class _Part(NamedTuple):
-    """The machines of a gang that are bought as one offer."""
-
     offer: Offer
 
 

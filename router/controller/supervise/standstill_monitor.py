@@ -11,7 +11,7 @@ from router.agent import protocol
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import history_of
 from router.controller.history.events import find_events
-from router.controller.history.standstill import STANDSTILL, GangStandstill, find_gang_standstill, rule_of
+from router.controller.history.heartbeats import STANDSTILL, GangStandstill, find_gang_standstill, rule_of
 from router.controller.supervise.handover import order_save
 from router.deploy.notify_settings import EventKind
 from router.state.records import Attempt, NodeRecord, Phase
@@ -67,13 +67,11 @@ class StandstillMonitor:
         return moves >= rule_of(self._jobs.get(attempt.job_digest), self.site.deploy.standstill).moves
 
     def forget_but(self, attempts: Collection[str]) -> None:
-        """Forget all attempts but these."""
         self._since = {name: since for name, since in self._since.items() if name in attempts}
         self._named = {name: what for name, what in self._named.items() if name in attempts}
         self._told = {key for key in self._told if key[0] in attempts}
 
     def _find(self, attempt: Attempt, nodes: Sequence[NodeRecord]) -> GangStandstill | None:
-        """Return a standstill that this process has seen for long enough."""
         steps = [node.step for node in nodes if node.step is not None]
         signs = (max(steps, default=None), attempt.met_at)
         if self._since.get(attempt.id, (None,))[0] != signs:

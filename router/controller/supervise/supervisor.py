@@ -1,7 +1,7 @@
 """Keep gangs alive: track their phases, replace those that cannot stay, and release those that ended.
 
 Every decision is stored before it is applied, so that the next pass can resume it. A pass is short: machines are
-provisioned and released in other threads (:mod:`router.controller.supervise.worker_pool`).
+provisioned and released in other threads (:mod:`router.controller.context`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 from router.agent import protocol
 from router.agent.config import AgentConfig
 from router.controller.accept.run_policies import policy_name_of
-from router.controller.context import ControllerContext
+from router.controller.context import ControllerContext, WorkerPool
 from router.controller.history.attempt_history import (
     AttemptHistory,
     give_up,
@@ -57,7 +57,6 @@ from router.controller.supervise.replanner import (
 )
 from router.controller.supervise.save_intervals import SaveIntervals
 from router.controller.supervise.standstill_monitor import StandstillMonitor
-from router.controller.supervise.worker_pool import WorkerPool
 from router.jobs.quantities import LONGEST_RUN
 from router.spot.policies import Rule
 from router.spot.policies.interface import MoveDecision, PolicyEvent, SaveDecision
@@ -139,7 +138,10 @@ class Supervisor:
         due = [chain for chain in waiting if self._is_due(chain)]
         if (leaving or due or abandoned) and self._work.holds():
             self._release_orphans(abandoned)
-            self._release_finished([one for one in leaving if one[1].reason in _OVER])
+            for attempt, leave in leaving:
+                if leave.reason in _OVER:
+                    self.site.tell(attempt.job, describe_release(attempt, leave.reason, leave.message))
+                    self._work.begin(attempt.job, partial(self._release, attempt, leave))
             # The jobs are read again, because another process may have given them up, or replaced them, before.
             due = [chain for chain in self._waiting() if self._is_due(chain)] if due else []
             self._replace_gangs([one for one in leaving if one[1].reason not in _OVER], due)
@@ -153,7 +155,6 @@ class Supervisor:
         return {attempt.job for attempt in planned if attempt.id in prepared}
 
     def _report_unreadable(self) -> None:
-        """Report once each attempt that cannot be looked after because its record is unreadable."""
         bad = {error.key: error for error in self.site.store.overview.unreadable}
         for key in sorted(bad.keys() - self._unreadable):
             self.site.tell(key[0], f"{bad[key]} ({bad[key].remedy})")
@@ -166,7 +167,6 @@ class Supervisor:
             self.site.store.watchers.unmark(self.plan)
 
     def _mark_watched(self) -> None:
-        """Note now and then that somebody watches, which every command reads."""
         if self._marked_at is None or time.monotonic() - self._marked_at >= MARK_SECONDS:
             self._marked_at = time.monotonic()
             self.site.store.watchers.mark(self.plan, self.site.wall_clock())
@@ -186,12 +186,14 @@ class Supervisor:
         since = now - self.site.deploy.timeouts.retry_for
         # A job whose policy waits for spot may wait for a long time.
         gone = self.site.store.attempts.ended_last(now - LONGEST_RUN)
-        found = tuple(a for a in gone if (a.gone_at or now) >= since or self._waits_long(a))
+        found = [
+            a
+            for a in gone
+            if (a.gone_at or now) >= since
+            or (policy_name_of(a, self.site.deploy) != Rule.GREEDY and self.replanner.has_time(a))
+        ]
         ended = [a for a in found if self.plan in (None, a.plan) and not self._work.is_busy(a.job)]
         return resumable_histories(self.site.store, ended, crashes=self.site.deploy.timeouts.max_crashes)
-
-    def _waits_long(self, attempt: Attempt) -> bool:
-        return policy_name_of(attempt, self.site.deploy) != Rule.GREEDY and self.replanner.has_time(attempt)
 
     def _observe(self, alive: Sequence[Attempt], now: StatusSnapshot) -> list[tuple[Attempt, ReleaseDecision]]:
         """Apply phase changes at once, and return the attempts that are to be released."""
@@ -297,8 +299,6 @@ class Supervisor:
         return going
 
     def _hand_over(self, attempt: Attempt, go: PlacementAccepted, placed: PlacedAttempt) -> None:
-        """Provision the new gang; when it is ready, the old one saves and is released."""
-
         def release_old_gang() -> None:
             now = self.site.store.attempts.get(attempt.id) or attempt
             hand_over(self.site, now, placed.attempt, now.reason, now.message, go.request.book)
@@ -321,20 +321,13 @@ class Supervisor:
             self.site.tell(attempt.job, f"{attempt.id} stays where it is")
 
     def _release_orphans(self, abandoned: Sequence[Attempt]) -> None:
-        """Release attempts that a crashed process left half done."""
         for attempt in abandoned:
             now = self.site.store.attempts.get(attempt.id)
             if now is not None and is_abandoned(self.site, now):
                 self.site.tell(now.job, f"releasing {now.id}, which was interrupted")
                 self._work.begin(now.job, partial(release_half_done, self.site, now))
 
-    def _release_finished(self, ended: Sequence[tuple[Attempt, ReleaseDecision]]) -> None:
-        for attempt, leave in ended:
-            self.site.tell(attempt.job, describe_release(attempt, leave.reason, leave.message))
-            self._work.begin(attempt.job, partial(self._release, attempt, leave))
-
     def _replace_gangs(self, leaving: Sequence[tuple[Attempt, ReleaseDecision]], due: Sequence[AttemptHistory]) -> None:
-        """Plan new places together for gangs that are to be released and for jobs that wait."""
         now = time.monotonic()
         self._mark_migrating([pair for pair in leaving if pair[0].id not in self._leaving])
         since = [self._leaving.setdefault(attempt.id, now) for attempt, _ in leaving]
@@ -356,10 +349,7 @@ class Supervisor:
         self._carry_out(list(zip(pending, answers, strict=True)), max(_LEAST_PAUSE_S, _SHARE * took))
 
     def _is_due(self, chain: AttemptHistory) -> bool:
-        """Return whether a job that found no place asks again.
-
-        It asks again after a moment, or later where planning takes long.
-        """
+        """Return whether a job that found no place asks again: after a moment, or later where planning takes long."""
         if chain.again_at > self.site.clock():
             return False
         return self._not_before.get(chain.last.job, 0.0) <= time.monotonic()
@@ -414,7 +404,6 @@ class Supervisor:
         release(self.site, now, reason or ReleaseReason.MOVED.value, message)
 
     def _replace(self, want: PendingGang, go: PlacementAccepted, placed: PlacedAttempt) -> None:
-        """Release the old gang and provision the new one."""
         try:
             if want.leaving is not None:
                 self._release(want.leaving, None)

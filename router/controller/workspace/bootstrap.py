@@ -1,18 +1,90 @@
-"""Render the cloud-init user data that starts the node agent on a new machine as a systemd service. Pure."""
+"""Pack the node agent, and render the user data that starts it on a new machine as a systemd service. Pure."""
 
 from __future__ import annotations
 
+import ast
+import io
 import json
+import tokenize
+import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
 
+import router.agent
 from router.agent.config import AgentConfig, parse_config
-from router.agent.protocol import END_SERVICE, LIFETIME_TIMER, LOOPBACK
-from router.controller.workspace.fabric_scripts import FABRIC_SCRIPTS
+from router.agent.protocol import END_SERVICE, HELPERS, LIFETIME_TIMER, LOOPBACK
+
+# setup-gib.sh INSTALLER
+_GIB = """\
+#!/bin/sh
+set -eu
+modprobe -a ib_uverbs mlx5_ib || true
+docker run --rm --network=host --volume=/usr/local/gib:/var/lib/gib --entrypoint=/scripts/container_entry.sh "$1" \\
+  install --install-nccl
+"""
+
+# setup-tcpxo.sh PLUGIN DAEMON. Devices of the cards (Google's, 1ae0:0084) are bound below /dev/aperture_devices, where
+# plugin and daemon look for them. The daemon says when it is ready, after half a minute.
+_TCPXO = """\
+#!/bin/sh
+set -eu
+plugin=$1 daemon=$2 apt=/etc/apt/sources.list.d
+export DEBIAN_FRONTEND=noninteractive
+if ! modprobe import-helper; then
+  key=/etc/apt/keyrings/google.asc
+  mkdir -p -m 0755 "${key%/*}"
+  curl --fail --silent --show-error --location --output $key https://packages.cloud.google.com/apt/doc/apt-key.gpg
+  echo "deb [signed-by=$key] https://packages.cloud.google.com/apt apt-transport-artifact-registry-stable main" \\
+    >$apt/stepfare-registry.list
+  apt-get -q update
+  apt-get -q -y install apt-transport-artifact-registry dkms "linux-headers-$(uname -r)"
+  echo "deb [arch=all trusted=yes] ar+https://us-apt.pkg.dev/projects/gce-ai-infra gpudirect-tcpxo-apt main" \\
+    >$apt/stepfare-tcpxo.list
+  apt-get -q update
+  cd "$(mktemp -d)"
+  apt-get -q download dmabuf-import-helper=1.1
+  dpkg-deb -x ./*.deb .
+  cp -r usr/src/dmabuf-import-helper-1.1 /usr/src/
+  # From Linux 6.13 on the name is a string.
+  case $(uname -r) in
+    [1-5].*|6.?.*|6.1[0-2].*) ;;
+    *) sed -i 's/MODULE_IMPORT_NS(DMA_BUF)/MODULE_IMPORT_NS("DMA_BUF")/' \\
+         /usr/src/dmabuf-import-helper-1.1/import-helper.c;;
+  esac
+  dkms install -m dmabuf-import-helper -v 1.1
+  modprobe import-helper
+fi
+for device in /sys/bus/pci/devices/*; do
+  [ "$(cat "$device/vendor" "$device/device" | tr '\\n' ' ')" = "0x1ae0 0x0084 " ] || continue
+  folder=/dev/aperture_devices/${device##*/}
+  mkdir -p "$folder"
+  mountpoint -q "$folder" || mount --bind "$(readlink -f "$device")" "$folder"
+  chmod 0666 "$folder"/resource*
+done
+docker run --rm --network=host --volume=/var/lib:/var/lib "$plugin" install --install-nccl
+docker rm --force stepfare-tcpxo >/dev/null 2>&1 || true
+docker run --detach --name stepfare-tcpxo --restart=on-failure --cap-add=NET_ADMIN --network=host --privileged \\
+  --gpus=all --volume=/dev/dmabuf_import_helper:/dev/dmabuf_import_helper \\
+  --env=LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu "$daemon" --num_hops=2 --num_nics=8 --uid= --alsologtostderr
+tries=60
+until docker logs stepfare-tcpxo 2>&1 | grep -q "Buffer manager initialization complete"; do
+  tries=$((tries - 1))
+  [ $tries -gt 0 ] || { echo "stepfare: the receive daemon of TCPXO is not ready" >&2; exit 1; }
+  sleep 2
+done
+mkdir -p /run/stepfare
+touch /run/stepfare/tcpxo-ready
+"""
+
+FABRIC_SCRIPTS = MappingProxyType({"setup-gib.sh": _GIB, "setup-tcpxo.sh": _TCPXO})
+
 
 # boot-step.sh COMMAND...: the agent reports what a step that failed said last (router/agent/preflight.py).
 BOOT_STEP = """\
@@ -174,40 +246,47 @@ class UserDataTooLargeError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class AgentDownload:
-    """The URL from which a machine downloads the agent, and the SHA-256 in hex that it must have.
+class CoordinatorEndpoint:
+    """The address of the coordinator for machines.
 
-    Needs no credential, because the agent is no secret. Coordinators serve it (docs/design/agent-and-coordinator.md).
+    ``agent_sha256``: in hex, of the agent that it serves to anybody. ``ca``: PEM text of a private authority that
+    signed its certificate.
     """
 
     url: str
-    sha256: str
+    agent_sha256: str
+    ca: str | None = None
 
-    @classmethod
-    def of(cls, coordinator: str, sha256: str) -> AgentDownload:
-        """Return the download at the coordinator with that base URL."""
-        return cls(f"{coordinator.rstrip('/')}/v1/agents/{sha256}", sha256)
+    @property
+    def agent_url(self) -> str:
+        """Return where machines download the agent."""
+        return f"{self.url.rstrip('/')}/v1/agents/{self.agent_sha256}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSecrets:
+    """Secrets that only the machines may see; none of them appears in a repr."""
+
+    token: str = field(repr=False)
+    plain: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secret: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
     """Everything that one new machine of a gang is told.
 
-    ``config`` says what its agent does; its paths are replaced by those of the machine. ``token`` and ``secret`` never
-    appear in a repr. ``local_nvme``: where to mount the machine's own disks, striped; the job then works there, and a
-    container sees the folder under the same name. ``ca``: PEM text of a private authority that signed the coordinator's
-    certificate. ``containers``: the versions of Docker and of NVIDIA's toolkit to install, None where the image
+    ``config`` says what its agent does; its paths are replaced by those of the machine. ``local_nvme``: where to mount
+    the machine's own disks, striped; the job then works there, and a container sees the folder under the same name.
+    ``containers``: the versions of Docker and of NVIDIA's toolkit to install, None where the image
     has them or the job needs none. ``deallocates``: the machine asks Azure to release it before it switches itself off.
     ``fabric_setup``: one of ``FABRIC_SCRIPTS`` with its arguments, None for none.
     """
 
     config: AgentConfig
-    agent: AgentDownload = field(repr=False)
-    token: str = field(repr=False)
-    plain: Mapping[str, str] = field(default_factory=dict)
-    secret: Mapping[str, str] = field(default_factory=dict, repr=False)
+    home: CoordinatorEndpoint
+    secrets: NodeSecrets
     local_nvme: str | None = None
-    ca: str | None = None
     containers: tuple[str, str] | None = None
     deallocates: bool = False
     fabric_setup: str | None = None
@@ -227,16 +306,16 @@ def render_cloud_init(spec: Bootstrap) -> str:
         workdir=f"{VAR if nvme is None else nvme}/work",
         token_file=f"{ETC}/token",
         env_file=f"{ETC}/env.json",
-        ca_file=f"{ETC}/ca.pem" if spec.ca is not None else None,
+        ca_file=f"{ETC}/ca.pem" if spec.home.ca is not None else None,
         log_folder=LOGS,
         spool_folder=f"{VAR}/spool",
     )
     files = [
         _file_entry(f"{ETC}/agent.json", "0600", json.dumps(non_default_settings(config), indent=1) + "\n"),
-        *(_file_entry(f"{ETC}/{name}", "0600", text) for name, text in _secret_files(spec).items()),
+        *(_file_entry(f"{ETC}/{name}", "0600", text) for name, text in _secret_files(spec.secrets).items()),
     ]
-    if spec.ca is not None:
-        files.append(_file_entry(f"{ETC}/ca.pem", "0644", spec.ca))
+    if spec.home.ca is not None:
+        files.append(_file_entry(f"{ETC}/ca.pem", "0644", spec.home.ca))
     commands: list[list[str] | str] = [["mkdir", "-p", "-m", "0755", VAR, LOGS]]
     step = f"{OPT}/boot-step.sh"
     if any(part is not None for part in (nvme, spec.containers, spec.fabric_setup)):
@@ -253,8 +332,8 @@ def render_cloud_init(spec: Bootstrap) -> str:
         commands.append([step, f"{OPT}/{name}", *arguments])
     files.append(_file_entry(f"{OPT}/fetch-agent.sh", "0755", FETCH_AGENT))
     agent, seconds = f"{OPT}/agent.pyz", str(round(config.lease_seconds or config.gang_seconds))
-    authority = [f"{ETC}/ca.pem"] if spec.ca is not None else []
-    commands.append([f"{OPT}/fetch-agent.sh", spec.agent.url, spec.agent.sha256, agent, seconds, *authority])
+    authority = [f"{ETC}/ca.pem"] if spec.home.ca is not None else []
+    commands.append([f"{OPT}/fetch-agent.sh", spec.home.agent_url, spec.home.agent_sha256, agent, seconds, *authority])
     if config.power_off:
         # Without an agent the machine is of no use, and nobody would hear of it.
         commands.append(f"test -e {agent} || systemctl poweroff")
@@ -278,13 +357,12 @@ def render_cloud_init(spec: Bootstrap) -> str:
     return text
 
 
-def _secret_files(spec: Bootstrap) -> dict[str, str]:
-    environment = {"plain": dict(spec.plain), "secret": dict(spec.secret)}
-    return dict(zip(SECRET_FILES, (f"{spec.token}\n", json.dumps(environment) + "\n"), strict=True))
+def _secret_files(secrets: NodeSecrets) -> dict[str, str]:
+    environment = {"plain": dict(secrets.plain), "secret": dict(secrets.secret)}
+    return dict(zip(SECRET_FILES, (f"{secrets.token}\n", json.dumps(environment) + "\n"), strict=True))
 
 
 def _checked_config(config: AgentConfig, **paths: str | None) -> AgentConfig:
-    """Return the configuration with the paths of its machine, as the agent will read it from JSON."""
     return parse_config(json.loads(json.dumps({**asdict(config), **paths})))
 
 
@@ -402,23 +480,74 @@ def node_script(spec: Bootstrap) -> str:
         workdir="work",
         token_file="token",
         env_file="env.json",
-        ca_file="ca.pem" if spec.ca is not None else None,
+        ca_file="ca.pem" if spec.home.ca is not None else None,
         log_folder="log.d",
         spool_folder="spool",
     )
-    files = {"agent.json": json.dumps(non_default_settings(config)) + "\n", **_secret_files(spec)}
-    if spec.ca is not None:
-        files["ca.pem"] = spec.ca
+    files = {"agent.json": json.dumps(non_default_settings(config)) + "\n", **_secret_files(spec.secrets)}
+    if spec.home.ca is not None:
+        files["ca.pem"] = spec.home.ca
     text = _SCRIPT.format(
         rank=config.rank,
         attempt=config.attempt,
         files=repr(files),
         paths=repr(_PATHS),
         seconds=repr(config.gang_seconds),
-        ca='os.path.join(FOLDER, "ca.pem")' if spec.ca is not None else "None",
-        url=repr(spec.agent.url),
-        loopback=repr(urlsplit(spec.agent.url).hostname in LOOPBACK),
-        sha256=repr(spec.agent.sha256),
+        ca='os.path.join(FOLDER, "ca.pem")' if spec.home.ca is not None else "None",
+        url=repr(spec.home.agent_url),
+        loopback=repr(urlsplit(spec.home.agent_url).hostname in LOOPBACK),
+        sha256=repr(spec.home.agent_sha256),
     )
     _check_size(text, "{:,} bytes for the node's script")
     return text
+
+
+SHEBANG = b"#!/usr/bin/env python3\n"
+_START = "import sys\nfrom router.agent.__main__ import main\nsys.exit(main(sys.argv[1:], sys.argv[0]))\n"
+_FIXED_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+def pack_agent() -> bytes:
+    """Return the agent as a zipapp; the same sources give the same bytes on any machine.
+
+    Docstrings and comments are left out and line numbers stay; the helpers for jobs are packed unchanged, because
+    people read them. Files are stored without compression: compressed as a whole they become smaller, and the output of
+    deflate depends on the zlib at hand.
+    """
+    folder = Path(router.agent.__file__).parent
+    modules = {
+        f"router/agent/{file.name}": _strip_docstrings(file.read_text(encoding="utf-8")) for file in folder.glob("*.py")
+    }
+    helpers = {
+        f"router/agent/helper/{name}": (folder / "helper" / name).read_text(encoding="utf-8") for name in HELPERS
+    }
+    files = {"__main__.py": _START, "router/__init__.py": "", **modules, **helpers}
+    packed = io.BytesIO()
+    packed.write(SHEBANG)
+    with zipfile.ZipFile(packed, "a", zipfile.ZIP_STORED) as archive:
+        for name, text in sorted(files.items()):
+            entry = zipfile.ZipInfo(name, _FIXED_DATE)
+            entry.create_system = 3
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, text.encode())
+    return packed.getvalue()
+
+
+@cache
+def _strip_docstrings(source: str) -> str:
+    """Return the source without docstrings and comments, line for line: some clouds take only 16 KiB of user data."""
+    lines = source.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            line, column = token.start
+            lines[line - 1] = lines[line - 1][:column].rstrip()
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) or ast.get_docstring(node) is None:
+            continue
+        docstring = node.body[0]
+        assert docstring.end_lineno is not None
+        lines[docstring.lineno - 1 : docstring.end_lineno] = [
+            " " * docstring.col_offset + '""',
+            *[""] * (docstring.end_lineno - docstring.lineno),
+        ]
+    return "\n".join(lines) + "\n"

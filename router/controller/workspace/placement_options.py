@@ -14,7 +14,7 @@ from fractions import Fraction
 from pricing.book import PriceBook
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market, RegionId
-from router.controller.orders import Order
+from router.controller.plans import Order
 from router.jobs.experience import Experience
 from router.jobs.spec import Job
 from router.jobs.speed import bus_bandwidth
@@ -49,12 +49,10 @@ class GangPlacement:
 
     @property
     def usd_per_hour(self) -> UsdPerHour:
-        """Return the planned price per hour of the whole gang."""
         return UsdPerHour(sum(seat.usd_per_hour.nanos for seat in self.seats))
 
     @property
     def max_usd_per_hour(self) -> UsdPerHour:
-        """Return the ceiling per hour of the whole gang."""
         return UsdPerHour(sum(seat.max_usd_per_hour.nanos for seat in self.seats))
 
     @property
@@ -92,7 +90,7 @@ def placements_of(
     summary = next((summary for summary in plan.jobs if summary.job == order.job), None)
     for alternative in summary.alternatives if summary is not None else ():
         choice = _fallback_placement(order, plan, job, alternative, len(found))
-        if choice is None or any(_has_same_machines(choice, other) for other in found):
+        if choice is None or _machines(choice) in map(_machines, found):
             continue
         if _is_for_sale(choice.seats[0], choice, market.get(alternative.accelerator, ()), job):
             found.append(choice)
@@ -106,7 +104,7 @@ def order_at_risk(order: Order, plan: Plan, summary: JobSummary, job: Job | None
     """
     own = _planned_placement(order)
     fallbacks = (_fallback_placement(order, plan, job, alternative, 1) for alternative in summary.alternatives)
-    others = [choice for choice in fallbacks if choice is not None and not _has_same_machines(choice, own)]
+    others = [choice for choice in fallbacks if choice is not None and _machines(choice) != _machines(own)]
     return max(order.at_risk_usd, maximum_cost([own, *others]))
 
 
@@ -308,13 +306,6 @@ def _is_for_sale(seat: NodeRecord, choice: GangPlacement, listings: Sequence[Off
     )
 
 
-def _has_same_machines(placement: GangPlacement, other: GangPlacement) -> bool:
-    return (placement.cloud, placement.region, sorted(map(_pool, placement.seats))) == (
-        other.cloud,
-        other.region,
-        sorted(map(_pool, other.seats)),
-    )
-
-
-def _pool(seat: NodeRecord) -> tuple[str, str, str]:
-    return (seat.zone or "", seat.instance_type, seat.market.value)
+def _machines(placement: GangPlacement) -> tuple[str, str, list[tuple[str, str, str]]]:
+    seats = sorted((seat.zone or "", seat.instance_type, seat.market.value) for seat in placement.seats)
+    return placement.cloud, placement.region, seats

@@ -69,10 +69,7 @@ def _text_of(job: str, name: str, path: str, allowed: Sequence[str], team: str) 
 
 
 def _read(path: Path) -> bytes:
-    """Return the content of a regular file.
-
-    OSError for anything else, which could be endless or block the reader.
-    """
+    """Return the content of a regular file. OSError for anything else, which could be endless or block the reader."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         mode = os.fstat(descriptor).st_mode

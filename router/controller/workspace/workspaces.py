@@ -6,7 +6,7 @@ import hashlib
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -17,8 +17,14 @@ from providers.fleet import ATTEMPT_TAG, STATE_TAG
 from router.agent.config import AgentConfig, AgentConfigError, FabricSetup
 from router.agent.config import CodeSource as AgentCode
 from router.controller.history.attempt_history import ResumePoint
-from router.controller.orders import Order
-from router.controller.workspace.bootstrap import AgentDownload, Bootstrap, node_script, render_cloud_init
+from router.controller.plans import Order
+from router.controller.workspace.bootstrap import (
+    Bootstrap,
+    CoordinatorEndpoint,
+    NodeSecrets,
+    node_script,
+    render_cloud_init,
+)
 from router.controller.workspace.placement_options import GangPlacement
 from router.deploy.cloud_settings import CloudDeploy, ReservedEntry
 from router.deploy.deploy_settings import Deploy
@@ -37,27 +43,6 @@ _NETWORK = re.compile(r"net-[a-z0-9-]+-[0-9a-f]{6}")
 GRACE_SECONDS = 30.0
 _START = ResumePoint()
 _LOCAL_HEARTBEAT_SECONDS, _LOCAL_FAREWELL_SECONDS = 1.0, 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorEndpoint:
-    """The address of the coordinator for machines.
-
-    It holds the base URL, the agent's digest, and the PEM text of an authority to trust.
-    """
-
-    url: str
-    agent_sha256: str
-    ca: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSecrets:
-    """Secrets that only the machines may see; none of them appears in a repr."""
-
-    token: str = field(repr=False)
-    plain: Mapping[str, str] = field(default_factory=dict, repr=False)
-    secret: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,16 +172,11 @@ def build_release_workspace(
         ssh_public_key=cloud.ssh_public_key,
         backend=Backend(deploy.backend.kind, deploy.backend.settings),
         hosts=dict(hosts or {}),
-        lifetime_seconds=_most_seconds(attempt, deploy),
+        lifetime_seconds=deploy.lifetime.most_seconds(attempt.planned_time)
+        if module_facts(attempt.cloud).lifetime_limited
+        else None,
         private_key_path=Path(cloud.private_key_path).expanduser() if cloud.private_key_path else None,
     )
-
-
-def _most_seconds(attempt: Attempt, deploy: Deploy) -> int | None:
-    """Return the age at which the cloud itself ends the machines; None for a cloud that knows none."""
-    if not module_facts(attempt.cloud).lifetime_limited:
-        return None
-    return deploy.lifetime.most_seconds(attempt.planned_time)
 
 
 def network_name(state_id: str, cloud: str, region: str) -> str:
@@ -306,12 +286,9 @@ def _user_data(
     installs = row is not None and settings.image is None and (config.code.kind == "image" or setup is not None)
     bootstrap = Bootstrap(
         config=config,
-        agent=AgentDownload.of(home.url, home.agent_sha256),
-        token=secrets.token,
-        plain=secrets.plain,
-        secret=secrets.secret,
+        home=home,
+        secrets=secrets,
         local_nvme=None if script else settings.local_nvme,
-        ca=home.ca,
         containers=row.installs if row is not None and installs else None,
         deallocates=module_facts(attempt.cloud).end_role,
         fabric_setup=setup,
@@ -332,7 +309,6 @@ def _config(
     network: GangNetwork = GangNetwork(),
 ) -> AgentConfig:
     local = module_facts(attempt.cloud).local
-    fabric = network.fabric
     row = find_machine_image(attempt.cloud, node.instance_type)
     host = deploy.cloud(attempt.cloud, attempt.region)
     store = host.store_of(attempt.job) or ""
@@ -371,7 +347,7 @@ def _config(
         # Processes of this machine share it.
         preflight=deploy.preflight if checks_machines(attempt.cloud, deploy) else AgentConfig.preflight,
         assumed_gb_per_s=network.assumed_gb_per_s,
-        fabric=FabricSetup() if fabric is None else _fabric_setup(fabric),
+        fabric=_fabric_setup(network.fabric),
         accelerator=node.accelerator,
         lease_seconds=deploy.lifetime.unheard.total_seconds(),
         lifetime_seconds=deploy.lifetime.seconds(attempt.planned_time),
@@ -386,7 +362,9 @@ def checks_machines(cloud: str, deploy: Deploy) -> bool:
     return says_so and deploy.preflight != AgentConfig.preflight
 
 
-def _fabric_setup(row: Fabric) -> FabricSetup:
+def _fabric_setup(row: Fabric | None) -> FabricSetup:
+    if row is None:
+        return FabricSetup()
     return FabricSetup(row.fabric, row.environment, row.script, row.folders, row.libraries, row.present)
 
 

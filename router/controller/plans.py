@@ -1,4 +1,4 @@
-"""Store the limits that a plan was accepted with, and apply hard budgets of teams as limits.
+"""Plans as the controller takes them: orders of gangs, the limits stored with them, the last one of a name.
 
 A job that has to move stays within the limits of its plan.
 """
@@ -7,14 +7,60 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import groupby
 
-from pricing.money import NANOS_PER_CENT, ZERO, Usd
+from pricing.money import NANOS_PER_CENT, ZERO, Usd, UsdPerHour
 from router.jobs.limits import Limits, TeamBudget
 from router.ledger.budget import Budget, Scope, SpentByOwner
-from router.planning.document.plan import Plan
+from router.planning.document.plan import Line, Plan
+from router.planning.document.plan_json import plan_from_json
 from router.planning.document.restricted_limits import limits_digest, limits_text
 from router.state.store import StateStore
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One gang for one span of time: one line, two with an on-demand core, or one per zone or machine type."""
+
+    job: str
+    gang: str
+    start: datetime
+    end: datetime
+    lines: tuple[Line, ...]
+
+    @property
+    def machines(self) -> int:
+        return sum(line.machines for line in self.lines)
+
+    @property
+    def expected_usd(self) -> Usd:
+        return Usd.total(line.cost_usd for line in self.lines)
+
+    @property
+    def at_risk_usd(self) -> Usd:
+        """Return the most that the gang may cost: the ceiling of every line for all its time."""
+        return Usd.total(line.at_risk_usd for line in self.lines)
+
+    @property
+    def ceiling(self) -> UsdPerHour:
+        """Return the highest price per hour at which the gang may still be bought."""
+        return UsdPerHour(sum(line.max_usd_per_hour.nanos for line in self.lines))
+
+
+def orders_of(plan: Plan) -> tuple[Order, ...]:
+    """Return the gangs of the plan that can be ordered, by start, job and gang.
+
+    Lines of the outlook and lines that are only shown are left out.
+    """
+
+    def key(line: Line) -> tuple[str, str, datetime, datetime]:
+        return (line.job, line.gang, line.start, line.end)
+
+    lines = sorted((line for line in plan.lines if line.orderable), key=key)
+    orders = [Order(*order, tuple(group)) for order, group in groupby(lines, key)]
+    return tuple(sorted(orders, key=lambda order: (order.start, order.job, order.gang)))
+
 
 # Names of values in the state.
 _STORED, _MADE, _OF_DIGEST = "limits {}", "made limits {}", "limits of digest {}"
@@ -26,7 +72,6 @@ def store_limits(store: StateStore, plan: str, limits: Limits) -> None:
 
 
 def has_limits(store: StateStore, plan: str) -> bool:
-    """Return whether limits are stored for the plan."""
     return store.values.get(_STORED.format(plan)) is not None
 
 
@@ -83,9 +128,7 @@ class BudgetSource:
     looked up and not stated by the file.
     """
 
-    team: str
-    usd: Usd
-    spent: Usd
+    team: TeamBudget
     hard: bool
     counted: bool
 
@@ -107,8 +150,16 @@ def apply_hard_budgets(limits: Limits, budgets: Iterable[Budget]) -> Limits:
 
 def fill_spending(limits: Limits, spent: SpentByOwner) -> Limits:
     """Return the limits with the spending of teams filled in where the file does not state it."""
-    teams = tuple(_with_counted_spending(team, spent) for team in limits.teams)
-    return limits.model_copy(update={"teams": teams})
+    counted: dict[str, Usd] = {}
+    for (name, _), usd in spent.items():
+        counted[name] = counted.get(name, ZERO) + usd
+    teams = [
+        team
+        if "spent" in team.model_fields_set
+        else team.model_copy(update={"spent": max(counted.get(team.team, ZERO), ZERO)})
+        for team in limits.teams
+    ]
+    return limits.model_copy(update={"teams": tuple(teams)})
 
 
 def fill_recent_use(limits: Limits, used: Iterable[tuple[str, datetime, Usd]], now: datetime) -> Limits:
@@ -143,12 +194,24 @@ def budget_sources(before: Limits, after: Limits) -> tuple[BudgetSource, ...]:
         hard = file is None or team.budget != file.budget
         counted = file is None or "spent" not in file.model_fields_set
         if hard or counted:
-            changed.append(BudgetSource(team.team, team.budget, team.spent, hard, counted))
+            changed.append(BudgetSource(team, hard, counted))
     return tuple(changed)
 
 
-def _with_counted_spending(team: TeamBudget, spent: SpentByOwner) -> TeamBudget:
-    if "spent" in team.model_fields_set:
-        return team
-    usd = Usd.total(amount for (name, _), amount in spent.items() if name == team.team)
-    return team.model_copy(update={"spent": max(usd, ZERO)})
+_NO_TIME = timedelta(microseconds=1)
+
+
+def last_plan(store: StateStore, name: str, now: datetime) -> Plan | None:
+    """Return the later one of the last plan of a name that was written and the last that was applied; None without any.
+
+    Later is the plan made for the later moment; those for moments after ``now`` do not count. Raises InvalidInputError
+    for a plan that this version cannot read.
+    """
+    written = store.made_plans.newest(1, before=now + _NO_TIME, name=name)
+    texts = [store.made_plans.text(row.digest) for row in written]
+    applied = store.plans.newest()
+    plans = [plan_from_json(text, "the last plan in the state") for text in texts if text is not None]
+    if applied is not None:
+        plan = plan_from_json(applied, "the last applied plan in the state")
+        plans += [plan] if plan.name == name and plan.as_of <= now else []
+    return max(plans, key=lambda plan: plan.as_of, default=None)
