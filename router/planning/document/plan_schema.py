@@ -585,7 +585,7 @@ def _type(hint: Any, bounds: Schema) -> Schema:
     if hint in _PARTS:
         return {"$ref": f"#/$defs/{_PARTS[hint]}"}
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return {"enum": [item.value for item in hint]}
+        return {"type": "string", "enum": [item.value for item in hint]}
     if hint in _PLAIN:
         return {"type": _PLAIN[hint], **bounds}
     if origin is Literal:
