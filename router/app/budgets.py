@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pricing.money import Usd
 from router.app.bill_views import BooksView, budgets_in, view_of
 from router.app.month_books import has_bills, open_month_books
-from router.controller.plans import apply_hard_budgets, fill_recent_use, fill_spending
+from router.controller.plans import BudgetConstraints, fill_recent_use
 from router.jobs.limits import Limits
 from router.ledger.budget import Budget, BudgetStatus, Scope, budgets_in_force, spent_of
 from router.ledger.entry import CURRENCY
@@ -153,21 +153,6 @@ class BooksFolders:
 
     extracts: Path
     bills: Path
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetConstraints:
-    """The budgets in force in the current month, and what is spent by now."""
-
-    budgets: tuple[Budget, ...] = ()
-    spent: Mapping[CostOwner, Usd] = field(default_factory=dict)
-
-    def limits(self, limits: Limits) -> Limits:
-        """Return the limits with the hard budgets of teams added.
-
-        What teams have spent is added too, where the file does not state it.
-        """
-        return fill_spending(apply_hard_budgets(limits, self.budgets), self.spent)
 
 
 def budget_constraints(store: StateStore, now: datetime, places: BooksFolders | None = None) -> BudgetConstraints:

@@ -137,7 +137,7 @@ def plan_request(
     """Read and check everything, and return the request.
 
     Pools in ``shortages`` are taken to have no more machines than jobs run on there. ``held`` adds the budgets that the
-    state knows (:meth:`router.app.budgets.BudgetConstraints.limits`); data lie in the regions of ``copies``, too.
+    state knows (:meth:`router.controller.plans.BudgetConstraints.limits`); data lie in the regions of ``copies``, too.
     InvalidInputError with every problem of the book, or else of jobs and limits.
     """
     book = load_book(book_name)

@@ -26,9 +26,9 @@ from router.render.tables import format_usd
 
 if TYPE_CHECKING:
     from pricing.book import PriceBook
-    from router.app.budgets import BudgetConstraints
     from router.app.learned import RunReader
     from router.app.plan import PlanOptions, PreparedPlan
+    from router.controller.plans import BudgetConstraints
     from router.jobs.experience import Experience, RunRecords
     from router.jobs.limits import Limits
     from router.planning.document.inputs import LimitSource
@@ -167,11 +167,11 @@ class PresentState:
 
     def add_to(self, limits: Limits) -> Limits:
         """Return the limits with budgets, spending and recent use; those of now do not apply to another moment."""
-        from router.app.budgets import recent_use
-
         budgeted = self.budgets.limits(limits)
         if not self.is_present or budgeted.fair_share is None:
             return budgeted
+        from router.app.budgets import recent_use
+
         unknown = "what teams used lately is not known"
         return ask_state(lambda store: recent_use(store, budgeted, self.moment), budgeted, unknown)
 
@@ -181,11 +181,14 @@ def load_present_state(moment: datetime, *, is_present: bool) -> PresentState:
 
     A missing state is not created. If the state cannot be read, nothing is known; this is reported.
     """
-    from router.app.budgets import BooksFolders, BudgetConstraints, budget_constraints
+    from router.controller.plans import BudgetConstraints
 
     nothing = PresentState(moment, is_present, (), BudgetConstraints())
     if not is_present:
         return nothing
+    # The books of a month take half a second to import.
+    from router.app.budgets import BooksFolders, budget_constraints
+
     folders = BooksFolders(extract_folder(), bills_folder())
     return ask_state(
         lambda store: replace(

@@ -6,7 +6,7 @@ A job that has to move stays within the limits of its plan.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby
 
@@ -131,6 +131,21 @@ class BudgetSource:
     team: TeamBudget
     hard: bool
     counted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetConstraints:
+    """The budgets in force in the current month, and what is spent by now."""
+
+    budgets: tuple[Budget, ...] = ()
+    spent: SpentByOwner = field(default_factory=dict)
+
+    def limits(self, limits: Limits) -> Limits:
+        """Return the limits with the hard budgets of teams added.
+
+        What teams have spent is added too, where the file does not state it.
+        """
+        return fill_spending(apply_hard_budgets(limits, self.budgets), self.spent)
 
 
 def apply_hard_budgets(limits: Limits, budgets: Iterable[Budget]) -> Limits:

@@ -14,7 +14,7 @@ from pricing.places import Market
 from pricing.problems import InvalidInputError
 from pricing.units import format_utc
 from router.access.identity import Permission
-from router.app.budgets import BooksFolders, BudgetConstraints, budget_constraints
+from router.app.budgets import BooksFolders, budget_constraints
 from router.app.learned import RunReader, read_no_runs
 from router.app.plan import store_plan_inputs
 from router.app.queries.context import QueryContext
@@ -27,6 +27,7 @@ from router.config.job_files import read_limits
 from router.config.plan_files import QuoteAcceptance, StoredQuote
 from router.controller.accept.accept import APPLY
 from router.controller.history.lifecycle import RESUMABLE_REASONS
+from router.controller.plans import BudgetConstraints
 from router.jobs.job_json import job_json
 from router.jobs.limits import Limits
 from router.planning.document.plan import Line, LineFallback, Plan
