@@ -7,7 +7,6 @@ import socket
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-import psutil
 from sqlalchemy import select
 
 from router.state.database import Database
@@ -41,11 +40,12 @@ class Watchers(StatePart):
         if (self._values.get(_name(plan)) or "").split(" ")[1:2] == [str(os.getpid())]:
             self._values.set(_name(plan), "")
 
-    def unwatched_jobs(self, now: datetime, exists: Callable[[int], bool] = psutil.pid_exists) -> tuple[str, ...]:
+    def unwatched_jobs(self, now: datetime, exists: Callable[[int], bool] | None = None) -> tuple[str, ...]:
         """Return the jobs whose gangs run, by the state, although no process watches them, in order.
 
         ``exists`` says whether a process of this machine does.
         """
+        exists = exists or _exists
         if self._is_watched(None, now, exists):
             return ()
         running = select(ATTEMPTS.c.job, ATTEMPTS.c.plan).where(ATTEMPTS.c.phase.in_(_UP_PHASES))
@@ -67,3 +67,10 @@ class Watchers(StatePart):
 
 def _name(plan: str | None) -> str:
     return _KEY if plan is None else f"{_KEY} {plan}"
+
+
+def _exists(pid: int) -> bool:
+    # Commands that only read the state start without it.
+    import psutil
+
+    return bool(psutil.pid_exists(pid))

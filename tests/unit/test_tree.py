@@ -14,7 +14,7 @@ from tests.support.repository import PACKAGES, ROOT, python_files, repository_fi
 
 LONGEST_FILE = 600
 # Small files joined the file whose subject they belong to, which made the usual one longer (127 lines before).
-LONGEST_MEDIAN = 170
+LONGEST_MEDIAN = 175
 
 # Files that may name clouds: the vocabulary, the registry, and each cloud's own folder.
 CLOUDS = {"aws", "gcp", "azure", "lambda", "runpod", "nebius", "verda"}

@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 from pricing.money import Usd, UsdPerHour
+from pricing.places import Market
 from pricing.pool_experience import PoolExperience
 from pricing.problems import InvalidInputError
 from pricing.units import format_utc
@@ -243,7 +244,8 @@ def _read_inputs(content: dict[str, Any]) -> PlanInputs:
 def _read_learned(content: dict[str, Any]) -> Experience:
     speeds = [{**row, "attempts": tuple(row["attempts"])} for row in content.get("speeds", ())]
     fabrics = _many(FabricRun, [{**row, "at": _read_time(row["at"])} for row in content.get("fabrics", ())])
-    return Experience(_many(LearnedSpeed, speeds), _many(PoolExperience, content.get("pools", ())), fabrics)
+    pools = [{**row, "market": Market(row["market"])} for row in content.get("pools", ())]
+    return Experience(_many(LearnedSpeed, speeds), _many(PoolExperience, pools), fabrics)
 
 
 def _read_usage(content: dict[str, Any]) -> PlanUsage:
