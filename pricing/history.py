@@ -38,7 +38,7 @@ def price_point(offer: Offer, at: datetime) -> PricePoint:
 
 
 def merge_points(points: Iterable[PricePoint]) -> tuple[PricePoint, ...]:
-    """Merge points of the same key into one, in the order of their first.
+    """Merge points of the same statement into one, in the order of their first.
 
     A later point fills in what the earlier ones leave open.
     """

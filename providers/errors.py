@@ -6,6 +6,7 @@ No message carries a secret: adapters build them from codes and names, never fro
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 
 class ProviderError(Exception):
@@ -123,4 +124,4 @@ class UnreadableError(TransientError):
 
 def index_words(words: Mapping[type[ProviderError], str]) -> Mapping[str, type[ProviderError]]:
     """Return the kind of error that each of a cloud's words means, from the words of each kind."""
-    return {word: kind for kind, text in words.items() for word in text.split()}
+    return MappingProxyType({word: kind for kind, text in words.items() for word in text.split()})

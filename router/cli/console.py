@@ -294,7 +294,7 @@ class ProgressBars:
 
 @contextmanager
 def bars() -> Iterator[ProgressBars]:
-    """Show :class:`Bars` while the block runs."""
+    """Show :class:`ProgressBars` while the block runs."""
     if not sys.stderr.isatty():
         yield ProgressBars(None)
         return

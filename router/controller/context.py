@@ -207,6 +207,7 @@ def wait_for_lease(
     name: str,
     within_s: float,
     waiting: Callable[[LeaseHeldError], None] | None = None,
+    pause_s: float = _POLL_S,
 ) -> Lease:
     """Return a lease of the state database, held until the ``stack`` is left. ``waiting`` is told once who holds it.
 
@@ -218,7 +219,7 @@ def wait_for_lease(
             # A lease expires in real time, whatever clock the clouds follow.
             return stack.enter_context(site.store.lease(name, LockOwner.of_this_process(), site.wall_clock))
         except LeaseHeldError as error:
-            if time.monotonic() >= ends or site.stop.wait(_POLL_S):
+            if time.monotonic() >= ends or site.stop.wait(pause_s):
                 raise
             if waiting is not None:
                 waiting(error)

@@ -172,7 +172,7 @@ def describe_fault(fault: Fault, region: str = "") -> str:
 
 
 _NOT_ENABLED: Final = Fault(FaultKind.NOT_ENABLED_HERE, FaultReach.REGION, "enable the region for the account")
-# A shell says 126 of a command that may not run, 127 of one that is not there, and 128 and more of a signal.
+# A shell says 128 and more of a signal.
 _BY_SIGNAL: Final = 128
 # AWS encodes why a right is missing in kilobytes of letters without a space.
 _ENCODED: Final = re.compile(r"\w{200,}")

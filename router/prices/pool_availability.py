@@ -15,10 +15,11 @@ from pricing.offers import OfferKey
 from pricing.places import Market
 from pricing.pool_experience import ExperienceKind, Exposure, PoolExperience, measure_exposure
 from router.prices.history_sql import IS_CURRENT_ROW, PLACE, Selection, fetch_rows, from_microseconds, query_parts
-from router.spot.policies.interface import SpotPoolKey
 
 if TYPE_CHECKING:
     import duckdb
+
+    from router.spot.policies.interface import SpotPoolKey
 
 
 # Outages of contested pools last about an hour and a half (docs/design/interruption-risk.md): less frequent

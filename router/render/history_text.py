@@ -17,7 +17,6 @@ from router.render.axes import LaneLayout, Scale, TimeScale, free_ticks, time_wo
 from router.render.drawing import fit_text, line, polyline, rect, stand_alone, text
 from router.render.figures import MARKET_LETTERS, money
 from router.render.offers_text import format_price
-from router.render.pages import html_document, html_table
 from router.render.prices_view import HistoryReport, SeriesPicture
 from router.render.record_table import RecordTable, TableColumn, attribute_columns, json_document
 from router.render.tables import MARKETS, PLAIN, Screen, format_timestamp
@@ -167,6 +166,8 @@ def draw(file: Path, folder: Path, shown: HistoryView) -> tuple[bytes | None, st
 
 def page(report: HistoryReport, drawn: str) -> str:
     """Return a page with the picture and its figures as text, without external scripts, links or fonts."""
+    from router.render.pages import html_document, html_table  # templates, which the text does not need
+
     header = ("place", "machine", "market", "last", "lowest", "highest", "mean", "stock", "source")
     series = [each.stats for each in report.series]
     rows = [((format_place(s), s.instance_type, s.market.value, *cells(s), s.source), "") for s in series]

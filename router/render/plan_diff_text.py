@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence, Set
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pricing.money import Usd
 from pricing.units import format_count
@@ -14,7 +14,6 @@ from router.planning.document.plan_facts import JobPlacement
 from router.planning.document.plan_json import OPTIMISTIC, plan_content
 from router.planning.explain.changes import PlacementChange, PlanDiff
 from router.planning.explain.cost_changes import changes_by_kind
-from router.planning.what_if.what_if_comparison import VariantResult
 from router.render.record_table import RecordTable, TableColumn, attribute_columns, json_document
 from router.render.tables import (
     MARKETS,
@@ -28,6 +27,9 @@ from router.render.tables import (
     markdown_table,
     wrap_text,
 )
+
+if TYPE_CHECKING:
+    from router.planning.what_if.what_if_comparison import VariantResult
 
 _CHANGES = {"same": "job file"}  # shown although it is placed as before, because the job itself changed
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from pricing.money import Usd
 from pricing.problems import Problem
 from pricing.units import format_count, format_utc
-from router.config.plan_files import StoredQuote
 from router.quotes.quote import (
     BudgetQuote,
     Other,
@@ -35,6 +35,9 @@ from router.render.tables import (
     format_usd,
     wrap_text,
 )
+
+if TYPE_CHECKING:
+    from router.config.plan_files import StoredQuote
 
 _ENDLESS = "no end in sight"
 _LEAST_SURE = 0.9995  # above this a probability is shown as "greater than"

@@ -70,7 +70,11 @@ def _name(plan: str | None) -> str:
 
 
 def _exists(pid: int) -> bool:
-    # Commands that only read the state start without it.
-    import psutil
-
-    return bool(psutil.pid_exists(pid))
+    # psutil takes a process that others may not list for one that is gone.
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -138,7 +138,7 @@ def _hold(site: ControllerContext, name: str) -> Iterator[None]:
     """Hold a network, waiting for whoever has it. Raises StoppedError, StateLockedError."""
     with ExitStack() as stack:
         try:
-            wait_for_lease(site, stack, name, site.deploy.timeouts.apply.total_seconds())
+            wait_for_lease(site, stack, name, site.deploy.timeouts.apply.total_seconds(), pause_s=1.0)
         except LeaseHeldError as error:
             if site.stop.is_set():
                 raise StoppedError(f"stopped while another gang made or deleted {name}") from error

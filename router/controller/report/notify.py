@@ -11,11 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
-from router.controller.context import ControllerContext
 from router.controller.history.events import EventLevel, GangEvent, find_events, render_message
 from router.controller.history.heartbeats import STANDSTILL, group_by_attempt
 from router.controller.history.lifecycle import GAVE_UP
@@ -24,6 +23,9 @@ from router.ledger.budget import BudgetStatus
 from router.ledger.month import Month
 from router.state.errors import StateError
 from router.state.store import StateStore
+
+if TYPE_CHECKING:
+    from router.controller.context import ControllerContext
 
 _SEPARATOR = "://"
 # The most events that wait for one channel, and the most that one message names.

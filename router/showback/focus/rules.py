@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from router.showback.focus.feed import Batch
+if TYPE_CHECKING:
+    from router.showback.focus.feed import Batch
 
 
 @dataclass(frozen=True, slots=True)
