@@ -3,6 +3,7 @@ columns."""
 
 from __future__ import annotations
 
+import dataclasses
 import typing
 from datetime import datetime
 from decimal import Decimal
@@ -13,12 +14,17 @@ from focus_data_toolkit.schema import registry
 
 from router.showback.focus import words
 from router.showback.focus.columns import (
+    FOCUS_COLUMNS,
     NEWEST,
+    OWN_COLUMNS,
     VERSIONS,
+    Charge,
+    ColumnRequirement,
     FocusColumnKind,
     columns_of,
     detect_version,
     match_columns,
+    written_columns,
 )
 
 MODEL = load_model()["datasets"]["Cost and Usage"]["columns"]
@@ -75,3 +81,20 @@ def test_old_names_fill_what_replaced_them_and_only_where_that_is_missing() -> N
         "HostProviderName": "PublisherName",
     }
     assert match_columns(["ProviderName", "ServiceProviderName"]) == {"ServiceProviderName": "ServiceProviderName"}
+
+
+def test_a_charge_has_a_field_for_each_column_and_no_other() -> None:
+    fields = {field.name: field for field in dataclasses.fields(Charge)}
+    kinds = typing.get_type_hints(Charge)
+    assert list(fields) == [column.field for column in written_columns(NEWEST)]
+    for column in written_columns(NEWEST):
+        assert (fields[column.field].default is None) == column.nullable
+        wanted = PYTHON.get(column.kind, str)
+        if column.kind is not FocusColumnKind.JSON:
+            assert kinds[column.field] == (wanted | None if column.nullable else wanted)
+
+
+def test_own_columns_come_last_and_say_that_they_are_own() -> None:
+    assert written_columns(NEWEST)[-len(OWN_COLUMNS) :] == OWN_COLUMNS
+    assert all(column.name.startswith("x_") and column.level is ColumnRequirement.OWN for column in OWN_COLUMNS)
+    assert not any(column.name.startswith("x_") for column in FOCUS_COLUMNS)

@@ -1,4 +1,4 @@
-"""The interval between checkpoints and what is left of the speed: known figures, limits, and special functions."""
+"""The interval between checkpoints and what is left of the speed: brute force, known figures, limits."""
 
 from __future__ import annotations
 
@@ -133,3 +133,28 @@ def test_weights_are_negative_binomial() -> None:
     logs += -segments * load + n * math.log(-math.expm1(-load))
     assert found.weights == pytest.approx(np.exp(logs), rel=1e-11)
     assert found.weights.sum() == pytest.approx(1, rel=1e-9)
+
+
+def daly(rate: float, stall: float) -> float:
+    """Daly's higher-order optimum, for stalls below twice the mean time between interruptions."""
+    ratio = stall * rate / 2
+    return math.sqrt(2 * stall / rate) * (1 + math.sqrt(ratio) / 3 + ratio / 9) - stall
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.02, 0.27, 1.0])
+@pytest.mark.parametrize("stall", [0.005, 0.05, 0.3])
+def test_the_best_interval_is_the_one_that_brute_force_finds(rate: float, stall: float) -> None:
+    intervals = np.geomspace(1 / 60, 400, 40_001)
+    shares = intervals / np.expm1(rate * (intervals + stall))  # what does not depend on the interval is left out
+    found = float(intervals[int(np.argmax(shares))])
+    assert best_interval_hours(rate, stall, 0.0) == pytest.approx(max(found, 1 / 60), rel=1e-3)
+
+
+@pytest.mark.parametrize(("rate", "stall"), [(1e-4, 0.01), (1e-3, 0.01), (1e-3, 0.001)])
+def test_rare_interruptions_give_youngs_interval(rate: float, stall: float) -> None:
+    assert best_interval_hours(rate, stall, 0.0) == pytest.approx(math.sqrt(2 * stall / rate), rel=0.005)
+
+
+@pytest.mark.parametrize(("rate", "stall"), [(1e-3, 0.05), (0.02, 0.05), (0.27, 0.1), (1.0, 0.1)])
+def test_dalys_form_is_close(rate: float, stall: float) -> None:
+    assert best_interval_hours(rate, stall, 0.0) == pytest.approx(daly(rate, stall), rel=0.005)

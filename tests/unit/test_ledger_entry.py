@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
-from router.ledger.entry import ClosedError, CostItem, LedgerEntryKind, book_entry
+from router.ledger.entry import ClosedError, CostItem, LedgerEntryKind, MachineUse, book_entry
 from router.ledger.month import Month
 from tests.support.state_values import HOUR, NOW, entry
 
@@ -135,3 +135,7 @@ def test_what_a_person_adds_to_a_closed_month_is_refused() -> None:
     assert book_entry(into_open, Month(2026, 11)) is into_open
     with pytest.raises(ClosedError):
         book_entry(into_open, Month(2026, 12))
+
+
+def test_all_uses_but_one_are_waste() -> None:
+    assert [use for use in MachineUse if not use.is_waste] == [MachineUse.WORK]
