@@ -43,6 +43,7 @@ class SwapChooser:
         self._improver, self._totals, self._table = improver, improver.totals, improver.table
         self._columns = [sorted(own, key=self._usd) for own in improver.near(slack)]
         self._costs = [[self._usd(column) for column in own] for own in self._columns]
+        self._places = [[frozenset(column.use.tolist()) for column in own] for own in self._columns]
 
     def _usd(self, column: Column) -> float:
         prices = self._improver.solution.prices.move
@@ -104,9 +105,7 @@ class SwapChooser:
         """Return what the job would pay more for its cheapest column beside another one."""
         taken = frozenset(column.use.tolist())
         beside = (
-            cost
-            for other, cost in zip(self._columns[job], self._costs[job], strict=True)
-            if taken.isdisjoint(other.use.tolist())
+            cost for places, cost in zip(self._places[job], self._costs[job], strict=True) if taken.isdisjoint(places)
         )
         return max(0.0, next(beside, np.inf) - self._usd(held))
 
