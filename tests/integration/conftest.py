@@ -1,4 +1,4 @@
-"""What tests begin with: plans that are made once, sites that end with the test, states on every database."""
+"""Fixtures of tests: plans that are made once, sites that end with the test, states on every database."""
 
 from __future__ import annotations
 

@@ -81,12 +81,12 @@ class Slurm:
     path: Path
 
     def ask(self, *words: str) -> str:
-        """What one of its commands says; CalledProcessError."""
+        """Return the output of one of its commands; CalledProcessError."""
         command = [str(self.path / words[0]), *words[1:]]
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_TIME_LIMIT).stdout
 
     def logs(self) -> str:
-        """What its daemons wrote, for a test that fails."""
+        """Return the logs of its daemons, for a test that fails."""
         return "\n".join(f"== {log.name}\n{log.read_text(errors='replace')}" for log in self.folder.glob("*.log"))
 
 
@@ -189,7 +189,7 @@ def _installed() -> bool:
 
 
 def _unpacked() -> Path:
-    """Where the packages lie: the root folder where they are installed, else one of our own, filled when it is new."""
+    """Return the folder of the packages: the root where they are installed, else one of our own, filled once."""
     if _installed():
         return Path("/")
     wanted = _missing()

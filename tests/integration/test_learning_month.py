@@ -115,7 +115,7 @@ class World:
         return median(each.error for each in self.nights if each.night == night)
 
     def spent(self, nights: Sequence[int]) -> tuple[float, float]:
-        """What was predicted for the steps of these nights, and what they cost."""
+        """Return the predicted and the real cost of the steps of these nights."""
         chosen = [each for each in self.nights if each.night in nights]
         return sum(each.predicted * each.steps for each in chosen), sum(each.usd for each in chosen)
 
@@ -129,7 +129,7 @@ class World:
         self.nights.append(JobNight(night, job.name, summary.usd_per_step.dollars(), expected, paid, steps))
 
     def _risk(self, job: Job, line: Line) -> GangRunRisk:
-        """What is true of the job on this line; checkpoints are as the book's rate makes them."""
+        """Return the true figures of the job on this line; checkpoints are as the book's rate makes them."""
         assert job.checkpoint is not None
         machine = BOOK.machine(line.cloud, line.instance_type)
         assert machine is not None

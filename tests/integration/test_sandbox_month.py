@@ -85,7 +85,7 @@ entries:
 
 
 def day(number: int, hour: float = 0) -> datetime:
-    """Of November 2026, and the hour of it."""
+    """Return the moment ``hour`` hours into that day of November 2026."""
     return datetime(2026, 11, number, tzinfo=UTC) + timedelta(hours=hour)
 
 

@@ -114,7 +114,7 @@ def _copied(draw: st.DrawFn, name: str, at: datetime) -> JournalEntry:
 
 @st.composite
 def added(draw: st.DrawFn, number: int) -> LedgerEntry:
-    """What a person adds, in the books of October or November."""
+    """Entries that a person adds, in the books of October or November."""
     kind = draw(
         st.sampled_from([LedgerEntryKind.FEE, LedgerEntryKind.CREDIT, LedgerEntryKind.TAX, LedgerEntryKind.ADJUSTMENT])
     )

@@ -37,7 +37,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Stage:
-    """So many hours held on one gang, after the first start-up. Hours; ``speed`` nominal steps an hour.
+    """Hours held on one gang, after the first start-up. Hours; ``speed`` nominal steps an hour.
 
     ``relative_error`` is that of the gang's speed.
     """

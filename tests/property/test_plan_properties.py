@@ -92,7 +92,7 @@ def steady_instance(seed: int) -> Instance:
 
 @dataclass(frozen=True)
 class Later:
-    """Where things stand at a moment, had the plan gone as expected: jobs not yet done, dollars spent.
+    """Return the jobs and costs at a moment, had the plan gone as expected: jobs not yet done, dollars spent.
 
     ``going_on``: the region of each job that the plan has running there right before and right after.
     """
