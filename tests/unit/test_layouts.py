@@ -23,7 +23,6 @@ LARGE: dict[str, Any] = {
     "sequence_length": 4096,
     "tokens_per_step": 2**22,
 }
-_ZERO = ("none", "zero1", "zero2", "zero3")
 
 
 def large(**changes: Any) -> Transformer:
@@ -69,7 +68,7 @@ def test_a_stated_layout_is_kept_and_shown() -> None:
     layout = chosen(stated, 8)
     assert (layout.tensor, layout.pipeline, layout.data, layout.microbatch) == (4, 2, 8, 1)
     found = typed(Speed, gang_speed(Workload(transformer=stated), MACHINE, 8, MODEL))
-    assert "tensor 4 x pipeline 2 x data 8, 128 x 1 sequences, zero1, recompute full" in found.basis
+    assert "tensor 4 x pipeline 2 x data 8 x virtual stages 8, 128 x 1 sequences, zero1, recompute full" in found.basis
 
 
 def test_a_layout_that_does_not_divide_the_gang_is_refused() -> None:
@@ -125,22 +124,10 @@ def test_lower_precision_has_no_lower_peak() -> None:
 
 def fits(run: Run) -> bool:
     """Return whether the memory check admits the run as its source states it; what it leaves out is `auto`."""
-    v = run.values
-    model = large(
-        parameters=v["parameters"], active_parameters=v["active"], layers=int(v["layers"]), hidden=int(v["hidden"]),
-        sequence_length=int(v["sequence"]), tokens_per_step=int(max(v["sequences"], 1) * v["sequence"]),
-    )  # fmt: skip
     stated = [run.recompute] if run.recompute in AGAIN else list(AGAIN)
-    sharding = [_ZERO[int(v["zero"])]] if run.layout_known else ["zero3"]
-    tensor, pipeline, context, expert, data = (
-        int(v[name]) for name in ("tensor", "pipeline", "context", "expert", "data")
-    )
-    layouts = [
-        ChosenLayout(tensor, pipeline, context, expert, data, v["microbatch"], int(v["microbatches"]), r, z)
-        for r in stated
-        for z in sharding
-    ]
-    return min(memory_need(model, one).total for one in layouts) <= 0.92 * run.rates.memory_gib
+    sharding = run.layout.sharding if run.layout_known else "zero3"
+    layouts = [replace(run.layout, recompute=again, sharding=sharding) for again in stated]
+    return min(memory_need(run.model, one).total for one in layouts) <= 0.92 * run.rates.memory_gib
 
 
 @pytest.mark.skipif(not RUNS.is_file(), reason="the published tables lie outside the repository")

@@ -121,7 +121,7 @@ def test_an_estimate_is_flops_over_what_is_reached() -> None:
     found = speed(shape(parameters=1.3e9, layers=24, hidden=2048), 1, SINGLE)
     flops = (6 * 1.3e9 + 6 * 24 * 2048 * 2048) * 2**21
     assert 0.30 < found.steps_per_hour * flops / 3600 / 989e12 < 0.55
-    assert found.relative_error == read_coefficients().spread["dense"]
+    assert found.relative_error == read_coefficients().accuracy["dense:none:unknown"].error
 
 
 def test_what_a_shape_asks_for_changes_the_estimate() -> None:
@@ -132,7 +132,7 @@ def test_what_a_shape_asks_for_changes_the_estimate() -> None:
     assert speed(shape(precision="tf32"), 1).steps_per_hour < base
     assert speed(shape(precision="fp16"), 1).steps_per_hour == base
     assert speed(shape(lora=True), 1).steps_per_hour == pytest.approx(base * 1.4, rel=0.07)
-    assert speed(shape(active_parameters=5e8), 1).steps_per_hour > 2 * base
+    assert speed(shape(active_parameters=5e8), 1).steps_per_hour > 1.5 * base
     assert speed(shape(tokens_per_step=2**22), 1).steps_per_hour == pytest.approx(base / 2, rel=0.01)
 
 
@@ -163,7 +163,9 @@ def test_fp8_needs_hardware_that_has_it() -> None:
 
 def test_an_unheard_of_accelerator_is_estimated_with_more_doubt() -> None:
     other = replace(MODEL, name="X1")
-    assert speed(shape(), 1, model=other).relative_error == read_coefficients().spread["unseen"]
+    stated = {"software": "megatron", "software_date": "2025"}
+    assert speed(shape(**stated), 1, model=other).relative_error == read_coefficients().unseen_error
+    assert "without a published run on X1" in speed(shape(), 1, model=other).basis
     assert speed(shape(), 1, model=other).steps_per_hour < speed(shape(), 1).steps_per_hour
 
 
