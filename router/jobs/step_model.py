@@ -241,7 +241,7 @@ class EfficiencyKind:
 
 
 @dataclass(frozen=True, slots=True)
-class Accuracy:
+class EstimateAccuracy:
     """How far estimates of one kind were off ``runs`` published runs that their fit never saw.
 
     ``log_bias`` is the median logarithm of estimated over published speed, which later estimates are corrected by;
@@ -261,7 +261,7 @@ class Coefficients:
     """
 
     values: Mapping[str, float]
-    accuracy: Mapping[str, Accuracy]
+    accuracy: Mapping[str, EstimateAccuracy]
     unseen_error: float
     provenance: Mapping[str, Any]
 
@@ -300,5 +300,5 @@ def read_coefficients() -> Coefficients:
 
 def parse_coefficients(stored: Mapping[str, Any]) -> Coefficients:
     """Return the coefficients of a parsed ``speed_coefficients.json``."""
-    accuracy = {kind: Accuracy(**figures) for kind, figures in stored["accuracy"].items()}
+    accuracy = {kind: EstimateAccuracy(**figures) for kind, figures in stored["accuracy"].items()}
     return Coefficients(stored["coefficients"], accuracy, stored["unseen_error"], stored["provenance"])

@@ -204,8 +204,8 @@ def _proposal(row: GangEstimate, answer: GangAnswer, screen: Screen) -> Iterator
     if answer.cost_usd >= _WORTH_MEASURING and answer.speed_basis.startswith("estimated"):
         yield wrap_text(
             f"The speed on {row.name} is from the shape alone, ±{answer.relative_error:.0%}: before "
-            f"{format_usd(answer.cost_usd)} are spent, `stepfare profile` proposes the two points that are worth most to "
-            "measure",
+            f"{format_usd(answer.cost_usd)} are spent, `stepfare profile` proposes the two points that are worth most "
+            "to measure",
             width=max(WIDTH, screen.width),
         )
 

@@ -25,9 +25,9 @@ from scipy.optimize import least_squares
 
 from router.jobs.layouts import layout_steps
 from router.jobs.step_model import (
-    Accuracy,
     Coefficients,
     EfficiencyKind,
+    EstimateAccuracy,
     Steps,
     as_steps,
     parse_coefficients,
@@ -117,7 +117,7 @@ class Fit:
 
     def as_coefficients(self, theta: NDArray[np.float64]) -> Coefficients:
         """Return the figures as the product reads them; how accurate they are is not known yet."""
-        known = dict.fromkeys(KINDS, Accuracy(0.0, 0.0, 0))
+        known = dict.fromkeys(KINDS, EstimateAccuracy(0.0, 0.0, 0))
         return Coefficients(self.coefficients(theta), known, 0.0, {"rows_by_family": {}, "rows_by_accelerator": {}})
 
     def errors(self, theta: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -173,10 +173,10 @@ def like_errors(judged: Sequence[JudgedRun], kind: str) -> NDArray[np.float64]:
     return np.array(own if len(own) >= _FEW else [j.error for j in known if j.kind.startswith(wider)])
 
 
-def accuracy_of(errors: NDArray[np.float64]) -> Accuracy:
+def accuracy_of(errors: NDArray[np.float64]) -> EstimateAccuracy:
     """Return the median of the errors, and their spread about it."""
     bias = round(float(np.median(errors)), 4)
-    return Accuracy(bias, spread_of(errors - bias), len(errors))
+    return EstimateAccuracy(bias, spread_of(errors - bias), len(errors))
 
 
 def fit_all(runs: Sequence[Run]) -> Coefficients:
@@ -185,7 +185,7 @@ def fit_all(runs: Sequence[Run]) -> Coefficients:
     theta = fit.fit(np.arange(len(runs)))
     fits, folds = fit.cross_fits([r.group for r in runs], FOLDS)
     unseen = fit.cross_fits([r.family for r in runs], len({r.family for r in runs}))
-    judged = judge_all(runs, [fit.as_coefficients(one) for one in fits], folds)
+    judged = judge_all(runs, [fit.as_coefficients(one) for one in fits], folds.tolist())
     accuracy = {kind: accuracy_of(like_errors(judged, kind)) for kind in KINDS}
     provenance = {
         "command": "make fit",

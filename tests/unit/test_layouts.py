@@ -9,7 +9,7 @@ import pytest
 
 from pricing.book_file import embedded_book
 from pricing.peak_rates import PRECISIONS, read_peak_rates
-from router.jobs.layouts import AGAIN, ChosenLayout, deepspeed_config, launcher_flags, memory_need
+from router.jobs.layouts import AGAIN, ChosenLayout, deepspeed_config, launcher_flags, memory_need, time_layouts
 from router.jobs.speed import Speed, UnknownSpeed, choose_layout, gang_links, gang_speed, usable_memory_gib
 from router.jobs.workload import Transformer, Workload
 from tests.bench.published_runs import RUNS, Run, read_runs
@@ -59,6 +59,14 @@ def test_auto_is_as_fast_as_any_layout_that_is_stated(machines: int) -> None:
         stated = large(layout={"tensor_parallel": tensor}, recompute="full")
         found = gang_speed(Workload(transformer=stated), MACHINE, machines, MODEL)
         assert isinstance(found, UnknownSpeed) or found.steps_per_hour <= best
+
+
+def test_auto_tries_zero3_with_a_pipeline() -> None:
+    links = gang_links("bf16", MACHINE, 8, MODEL)
+    assert not isinstance(links, UnknownSpeed)
+    timed = time_layouts(large(layout="auto", sharding="auto"), links)
+    assert timed is not None
+    assert any(one.pipeline > 1 and one.sharding == "zero3" for one in timed.layouts)
 
 
 def test_a_stated_layout_is_kept_and_shown() -> None:
