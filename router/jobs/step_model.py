@@ -217,8 +217,8 @@ def _exchange_seconds(s: Steps, c: Mapping[str, float], held: Values) -> Values:
 class EfficiencyKind:
     """What decides the share of the peak that matrices reach: hardware, precision, and the software of the job.
 
-    ``software`` is empty and ``year`` None where the job does not say them. Software for mixtures of ``experts`` is
-    young: it gains more in a year, and less from 8 bits.
+    ``software`` is empty and ``year`` None where the job does not say them: it then counts as what published runs on
+    the family had. Software for mixtures of ``experts`` is young: it gains more in a year, and less from 8 bits.
     """
 
     family: str
@@ -231,8 +231,7 @@ class EfficiencyKind:
     def loads(self) -> tuple[dict[str, float], dict[str, float]]:
         """Return how often each coefficient counts in the logarithm of the share, at the precision and in 16 bit."""
         plain = {f"family:{self.family}": 1.0, f"accelerator:{self.accelerator}": 1.0}
-        if self.software:
-            plain[f"software:{self.software}"] = 1.0
+        plain[f"software:{self.software}" if self.software else f"unstated:{self.family}"] = 1.0
         age = _USUAL_AGE if self.year is None else min(max(REFERENCE_YEAR - self.year, 0.0), _OLDEST)
         plain |= {"age": age, "age:experts": age * self.experts}
         eight = {"fp8": 1.0, f"fp8:{self.family}": 1.0, "fp8:experts": float(self.experts)}

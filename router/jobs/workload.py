@@ -122,7 +122,7 @@ class Transformer(Spec):
     software: Software | None = Field(
         default=None,
         description="Training software, such as megatron, nemo, torchtitan, llm-foundry, deepspeed or maxtext. Left "
-        "out: an average of all, and a wider interval.",
+        "out: an average of what ran on such accelerators, and a wider interval.",
         examples=["megatron"],
     )
     software_date: SoftwareDate | None = Field(

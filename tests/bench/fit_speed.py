@@ -68,6 +68,21 @@ def _priors(runs: Sequence[Run]) -> dict[str, tuple[float, float]]:
     return found | {f"accelerator:{name}": (0.0, 0.12) for name in sorted({r.rates.accelerator for r in runs})}
 
 
+def _software_shares(runs: Sequence[Run], weights: NDArray[np.float64]) -> dict[str, dict[str, float]]:
+    """Return for each family of accelerators the shares of the software of its runs; they stand in where none is said.
+
+    Near-duplicates count as in the fit.
+    """
+    sums: dict[str, dict[str, float]] = {}
+    for run, weight in zip(runs, weights, strict=True):
+        own = sums.setdefault(run.rates.family, {})
+        own[run.software] = own.get(run.software, 0.0) + float(weight)
+    return {
+        family: {name: each / sum(own.values()) for name, each in sorted(own.items())}
+        for family, own in sorted(sums.items())
+    }
+
+
 def message_sizes(path: Path = FACTS / "nccl_busbw.csv") -> dict[str, float]:
     """Return the message at which half the bus bandwidth is reached, c x machines^p bytes, from measured curves."""
     curves: dict[tuple[str, int], list[tuple[float, float]]] = {}
@@ -107,13 +122,18 @@ class Fit:
         self._shares, self._plain = (
             np.array([[loads[i].get(name, 0.0) for name in self.names] for loads in kinds]) for i in range(2)
         )
+        self._software = _software_shares(runs, self._weights)
         steps = [layout_steps(r.model, r.links, [r.layout], _NOTHING) for r in runs]
         self._steps = {f.name: np.concatenate([getattr(s, f.name) for s in steps]) for f in fields(Steps)}
 
     def coefficients(self, theta: NDArray[np.float64]) -> dict[str, float]:
         """Return the figures by name, on the scale on which they are used."""
-        named = zip(self.names, (float(x) for x in theta), strict=True)
-        return {n: math.exp(x) if n in _POSITIVE else x for n, x in named} | self.fixed
+        named = dict(zip(self.names, (float(x) for x in theta), strict=True))
+        unstated = {
+            f"unstated:{family}": sum(named[f"software:{name}"] * share for name, share in shares.items())
+            for family, shares in self._software.items()
+        }
+        return {n: math.exp(x) if n in _POSITIVE else x for n, x in named.items()} | unstated | self.fixed
 
     def as_coefficients(self, theta: NDArray[np.float64]) -> Coefficients:
         """Return the figures as the product reads them; how accurate they are is not known yet."""
