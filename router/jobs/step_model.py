@@ -218,7 +218,7 @@ class EfficiencyKind:
     """What decides the share of the peak that matrices reach: hardware, precision, and the software of the job.
 
     ``software`` is empty and ``year`` None where the job does not say them: it then counts as what published runs on
-    the family had. Software for mixtures of ``experts`` is young: it gains more in a year, and less from 8 bits.
+    the family had. Mixtures of ``experts`` have terms of their own for the age of software and for 8 bits.
     """
 
     family: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +10,21 @@ import pytest
 
 from pricing.book_file import embedded_book
 from pricing.peak_rates import PRECISIONS, read_peak_rates
-from router.jobs.layouts import AGAIN, ChosenLayout, deepspeed_config, launcher_flags, memory_need, time_layouts
+from router.jobs.layouts import (
+    AGAIN,
+    ChosenLayout,
+    deepspeed_config,
+    estimate_kind,
+    launcher_flags,
+    memory_need,
+    time_layouts,
+)
 from router.jobs.speed import Speed, UnknownSpeed, choose_layout, gang_links, gang_speed, usable_memory_gib
+from router.jobs.step_model import read_coefficients
 from router.jobs.workload import Transformer, Workload
 from tests.bench.published_runs import RUNS, Run, read_runs
 from tests.support.books import MACHINE, MODEL
-from tests.support.narrowed import typed
+from tests.support.narrowed import present, typed
 
 LARGE: dict[str, Any] = {
     "parameters": "70B",
@@ -37,11 +47,6 @@ def chosen(model: Transformer, machines: int) -> ChosenLayout:
     return found[0]
 
 
-def rate(model: Transformer, machines: int) -> float:
-    found = typed(Speed, gang_speed(Workload(transformer=model), MACHINE, machines, MODEL))
-    return found.steps_per_hour
-
-
 def test_auto_finds_a_layout_where_data_parallel_alone_does_not_fit() -> None:
     alone = large(sharding="zero1")
     assert isinstance(gang_speed(Workload(transformer=alone), MACHINE, 8, MODEL), UnknownSpeed)
@@ -51,14 +56,24 @@ def test_auto_finds_a_layout_where_data_parallel_alone_does_not_fit() -> None:
     assert memory_need(large(), layout).total <= usable_memory_gib(MODEL)
 
 
+def rate_before_correction(model: Transformer, machines: int) -> float | None:
+    """Return the steps an hour that the step model gives, without what estimates of such a kind are corrected by."""
+    found = gang_speed(Workload(transformer=model), MACHINE, machines, MODEL)
+    if isinstance(found, UnknownSpeed):
+        return None
+    fit = read_coefficients()
+    return found.steps_per_hour * math.exp(fit.accuracy[estimate_kind(model, fit)].log_bias)
+
+
 @pytest.mark.parametrize("machines", [2, 4, 8])
-def test_auto_is_as_fast_as_any_layout_that_is_stated(machines: int) -> None:
+def test_auto_chooses_a_layout_as_fast_as_any_that_is_stated(machines: int) -> None:
+    """By the step model; what `auto` promises is corrected by more, since the fastest of many is judged too fast."""
     free = large(sharding="auto", recompute="auto", layout="auto")
-    best = rate(free, machines)
+    best = present(rate_before_correction(free, machines))
     for tensor in (1, 2, 8):
         stated = large(layout={"tensor_parallel": tensor}, recompute="full")
-        found = gang_speed(Workload(transformer=stated), MACHINE, machines, MODEL)
-        assert isinstance(found, UnknownSpeed) or found.steps_per_hour <= best
+        found = rate_before_correction(stated, machines)
+        assert found is None or found <= best * (1 + 1e-9)
 
 
 def test_auto_tries_zero3_with_a_pipeline() -> None:
