@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterator
+from statistics import median
 
 from pricing.peak_rates import read_peak_rates
 from router.jobs.speed import UnknownSpeed, gang_links, speed_from_shape
@@ -39,7 +40,7 @@ def training_lines(fit: Coefficients) -> Iterator[str]:
                 f"{row['case']:<26} {published:>9.4g} {hours:>10.4g} {low:>9.4g} to {high:<7.4g} "
                 f"{hours / published - 1:>+6.0%}  {money}"
             )
-    yield f"median error {sorted(errors)[len(errors) // 2]:.0%}; inside the interval: {inside} of {len(errors)}"
+    yield f"median error {median(errors):.0%}; inside the interval: {inside} of {len(errors)}"
 
 
 def _hours(row: dict[str, str], fit: Coefficients) -> tuple[float, float, float] | str:
