@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from router.spot.availability.hazard_model import HazardModel
+from router.spot.policies.asking_policy import AskingPolicy
 from router.spot.policies.foresight_policies import BlindForesightPolicy, ForesightPolicy
 from router.spot.policies.learned import ChainPolicy
 from router.spot.policies.published.baselines import GreedySpot
@@ -23,7 +24,7 @@ from router.spot.simulator.simulation import (
 )
 from router.spot.simulator.traces import Ints, Series
 
-QUOTED_DESCRIPTION: Final = "foresight in the exact safety net"
+QUOTED_DESCRIPTION: Final = "foresight, which asks each place, in the exact safety net"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,11 @@ def policy_for(hazard_model: HazardModel, like: SimulationInputs) -> FullInfoPol
 
 
 def quoted_policy_for(hazard_model: HazardModel, like: SimulationInputs) -> FullInfoPolicy:
-    """Return the policy that quotes are made for: ours on few zones, fitted quickly.
+    """Return the policy that quotes are made for: ours on few zones, which it asks as a run does, fitted quickly.
 
     It decides by the time left, not by the time passed.
     """
-    return _fallback_policy(hazard_model, like) or ForesightPolicy.quickly(hazard_model, like)
+    return _fallback_policy(hazard_model, like) or AskingPolicy(BlindForesightPolicy.quickly(hazard_model, like))
 
 
 def _fallback_policy(hazard_model: HazardModel, like: SimulationInputs) -> FullInfoPolicy | None:
