@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pricing.problems import InvalidInputError
-from router.showback.focus import words
 from router.showback.focus.columns import (
     BY_NAME,
+    CATEGORY_OF,
     COSTS,
     UNIT_OF,
     ColumnRequirement,
@@ -201,8 +201,8 @@ _PRODUCTS = (("list-cost", "ListCost", "ListUnitPrice"), ("contracted-cost", "Co
 _TAXLESS = ("PricingCategory", "ListUnitPrice", "ContractedUnitPrice", "SkuId", "SkuPriceId")
 _STATUS_OF = {"CommitmentDiscountStatus": "CommitmentDiscountId", "CapacityReservationStatus": "CapacityReservationId"}
 _UNRELATED = ("Credit", "Adjustment")
-_PARENTS = pa.array(list(words.CATEGORY_OF.values()))
-_CHILDREN = pa.array(list(words.CATEGORY_OF))
+_PARENTS = pa.array(list(CATEGORY_OF.values()))
+_CHILDREN = pa.array(list(CATEGORY_OF))
 Mask = NDArray[np.bool_]
 
 
