@@ -18,7 +18,7 @@ from router.ledger.entry import CostBasis, LedgerEntryKind
 from router.ledger.month import Month
 from router.showback.bill_store import BillStore
 from router.showback.facts import COLUMNS, FactSource
-from router.showback.focus.words import CATEGORY_OF_ENTRY
+from router.showback.focus.columns import CATEGORY_OF_ENTRY
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
 from router.showback.report.groups import MOST_MONTHS
 from router.showback.report.query import MonthCost, ReportQuery
@@ -36,7 +36,7 @@ from router.showback.report.rollup_tables import (
 if TYPE_CHECKING:
     import duckdb
 
-    from router.showback.reconcile.aggregates import FactAggregate
+    from router.showback.reconcile.variance import FactAggregate
     from router.state.periods import PeriodClosing
     from router.state.store import StateStore
 
@@ -117,7 +117,7 @@ def _open_matched(
     store: StateStore, query: ReportQuery, extracts: Path, bills: Path, view: BooksView
 ) -> Iterator[MonthBooks]:
     """Yield the books of an open month, from months that are matched one by one and kept."""
-    from router.showback.reconcile.aggregates import aggregate_summed
+    from router.showback.reconcile.variance import aggregate_summed
 
     months = report_months(query.month)
     with open_extract(store, extracts) as (connection, folder, manifest):
@@ -148,7 +148,7 @@ def _open_sealed(
 ) -> Iterator[MonthBooks]:
     """Yield the books of a closed month: all that it was closed with, matched at once."""
 
-    from router.showback.reconcile.aggregates import aggregate_facts
+    from router.showback.reconcile.variance import aggregate_facts
 
     months, month = report_months(query.month), str(query.month)
     with open_matched_books(store, extracts, bills, months[-1], view) as (connection, standing, head, _):

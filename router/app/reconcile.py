@@ -26,9 +26,9 @@ from router.showback.facts import COLUMNS, MONEY, MONEY_SQL
 from router.showback.facts_from_focus import facts_of_charges
 from router.showback.focus.columns import NEWEST_NAMES
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
-from router.showback.reconcile.aggregates import FactAggregate, aggregate_facts
 from router.showback.reconcile.matching import reconcile
 from router.showback.reconcile.outcome import MatchOutcome, read_outcome
+from router.showback.reconcile.variance import FactAggregate, aggregate_facts
 from router.showback.report.rollup_tables import (
     PlannedCuts,
     PlannedJob,

@@ -21,7 +21,7 @@ from router.render.showback_text import as_markdown, as_table, as_wide
 from router.render.showback_view import month_page_of
 from router.render.tables import Screen
 from router.showback.apportion import sum_known
-from router.showback.reconcile.aggregates import FactAggregate, FactSide
+from router.showback.reconcile.variance import FactAggregate, FactSide
 from router.showback.report.change import SeriesDay, ThingCost, explain_change, find_anomaly
 from router.showback.report.export import report_to_csv, report_to_workbook
 from router.showback.report.query import (
