@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from router.state.ledger_store import LedgerStore
 
 # Increased where a column of facts or rollups, or its meaning, changes; extracts of other formats are made anew.
-FORMAT = 3
+FORMAT = 4
 _LOCK_WAIT_S = 600.0
 _MANIFEST = "manifest.json"
 _KINDS = ("facts", "sums", "days")

@@ -28,7 +28,7 @@ class MadeUpCharge:
     """A row of costs as :func:`tests.support.reconciled.facts` takes it, and when the books have it."""
 
     known_at: datetime
-    row: Mapping[str, Any]
+    row: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class MadeUpMonth:
     month: Month
     charges: tuple[MadeUpCharge, ...]
 
-    def rows_known_at(self, now: datetime) -> list[Mapping[str, Any]]:
+    def rows_known_at(self, now: datetime) -> list[dict[str, Any]]:
         """Return the rows that the books have at a moment."""
         return [charge.row for charge in self.charges if charge.known_at <= now]
 

@@ -24,7 +24,7 @@ from typing import Final
 from router.files.duckdb_session import connect
 from router.showback.report.query import ReportContext, ReportInputs, ReportQuery
 from router.showback.report.rollup_tables import report_months, rollups_of_facts
-from router.showback.report.totals import build_totals
+from router.showback.report.totals import build_totals, forecast_currencies
 from tests.bench.made_up_months import FITTED, KINDS, SHIFTED, MadeUpMonth, make_month
 from tests.support.reconciled import facts
 
@@ -74,7 +74,8 @@ def score_month(month: MadeUpMonth, now: datetime) -> ForecastScore | None:
     with connect() as connection:
         connection.register("facts", table)
         rollups = rollups_of_facts(connection, "facts", report_months(query.month), now)
-        rows = list(build_totals(ReportContext(rollups, query, _INPUTS)).records())
+        context = ReportContext(rollups, query, _INPUTS)
+        rows = list(build_totals(context, forecast_currencies(context)).records())
     if not rows or rows[0]["forecast"] is None:
         return None
     low, middle, high = (float(str(rows[0][name])) for name in ("forecast_low", "forecast", "forecast_high"))
