@@ -164,7 +164,7 @@ def test_a_forecast_has_what_is_ordered_until_a_later_plan_or_the_end_of_the_job
     """Ten days of 5 dollars; of the 20 to come the first two have an order of 100 together: 50 + 100 + 18 x 5."""
     now = datetime(2026, 11, 11, tzinfo=UTC)
     budget("set", "1000", "--all")
-    order = {"kind": LedgerEntryKind.PLANNED, "attempt": "", "rank": None, "job": "later", "start": now}
+    order: dict[str, Any] = {"kind": LedgerEntryKind.PLANNED, "attempt": "", "rank": None, "job": "later", "start": now}
     order |= {"end": now + timedelta(days=2), "machines": 1, "quantity": Fraction(48)}
     with opened(home) as store:
         store.ledger.add(daily(10, "5"))
@@ -178,7 +178,7 @@ def test_a_forecast_has_what_is_ordered_until_a_later_plan_or_the_end_of_the_job
     assert parts == {"booked": "50", "orders": "100", "nights": "90", "all": "240"}
     wide = run("showback", "--month", "2026-11", "--now", AT, "-o", "wide").stdout
     assert "FORECAST BY PARTS" in wide
-    finished = {"phase": Phase.FINISHED, "result": "finished", "result_at": now, "gone_at": now}
+    finished: dict[str, Any] = {"phase": Phase.FINISHED, "result": "finished", "result_at": now, "gone_at": now}
     with opened(home) as store:
         store.attempts.add(attempt(plan="b" * 64, job="later", **finished), [])
     assert records("check")[0]["forecast_usd"] == "150.00"
