@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pricing.book import PriceBook
 from pricing.problems import InvalidInputError, Problem
@@ -13,8 +14,13 @@ from pricing.units import format_count
 from router.app.learned import RunReader, read_no_runs
 from router.config.book_check import check_against_book, check_limits_against_book
 from router.config.job_files import JobSource, LoadedJobs, LoadedLimits, load_jobs, load_limits, teams_without_jobs
-from router.controller.plans import BudgetSource, budget_sources, store_limits, store_made_limits
-from router.controller.provision.data_transfer import with_known_copies
+from router.controller.plans import (
+    BudgetSource,
+    budget_sources,
+    store_limits,
+    store_made_limits,
+    with_known_copies,
+)
 from router.jobs.experience import learn
 from router.jobs.job_json import job_json
 from router.jobs.limits import Limit, Limits
@@ -26,9 +32,11 @@ from router.prices.allowance_store import LATEST, AllowanceStore, load_allowance
 from router.prices.books import load_book
 from router.prices.data_folders import allowances_folder
 from router.prices.read_limits import MergedLimits, merge_read_limits
-from router.state.data_copies import DataCopy
 from router.state.records import ANY, Shortage
 from router.state.store import StateStore
+
+if TYPE_CHECKING:
+    from router.state.data_copies import DataCopy
 
 
 def load_inputs(

@@ -11,8 +11,7 @@ from pricing.book import PriceBook
 from pricing.problems import InvalidInputError, Problem
 from router.app.parallel import Advance, Engine, run_tasks
 from router.app.plan import PlanOptions, plan_request
-from router.controller.plans import made_limits
-from router.controller.provision.data_transfer import as_planned
+from router.controller.plans import as_planned, made_limits
 from router.jobs.job_json import read_job
 from router.jobs.spec import Job
 from router.planning.document.plan import Plan

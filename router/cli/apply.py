@@ -332,7 +332,7 @@ class _Work:
     def _known_jobs(self, paths: Sequence[str]) -> dict[str, Job]:
         from router.app.plan_rerun import planned_jobs
         from router.config.job_files import load_jobs
-        from router.controller.provision.data_transfer import as_planned
+        from router.controller.plans import as_planned
 
         loaded = {job.name: job for job in load_jobs(paths, self._plan.as_of).jobs} if paths else {}
         stored = planned_jobs(self._plan, self._site.store)

@@ -140,7 +140,8 @@ def _run_demo(commands: DemoCommands, steps: int, seed: int, *, calm: bool) -> _
 
 def _play(commands: DemoCommands, steps: int, seed: int, *, calm: bool) -> _Results:
     place = commands.folder
-    names = write_demo_files(place, steps, seed)
+    attempts = 1 if calm else 1 + len(_DRILLS)
+    names = write_demo_files(place, steps, seed, attempts)
     _tell(
         f"A job, and a simulated cloud to run it on: {', '.join(names)} in {place}.",
         "The job wants two machines with one H100 each, within three hours.",
@@ -164,9 +165,7 @@ def _play(commands: DemoCommands, steps: int, seed: int, *, calm: bool) -> _Resu
     commands.show("stepfare sweep")
     _tell("7. The same training in one uninterrupted process, to compare.")
     reference = train_undisturbed(place, steps, seed, commands.environment)
-    results = _check_results(
-        commands, read_training_result(place, steps), reference, gangs=1 if calm else 1 + len(_DRILLS)
-    )
+    results = _check_results(commands, read_training_result(place, steps), reference, gangs=attempts)
     _tell("8. What finance sees of it, by the ledger: `stepfare showback` in short, dollars.")
     console.out(summarize_spending(place / "home", wall_clock()))
     return results
@@ -380,7 +379,7 @@ class DemoCommands:
         """Run a command and print its output as it comes.
 
         Raises DemoCommandError unless the command and all side commands that started end with exit code 0. Side
-        commands that were ended by SIGTERM do not count.
+        commands that were ended by SIGTERM do not count. If a side command fails, the command gets SIGINT.
         """
         first = self._start(line)
         pending, started = list(side_commands), list[tuple[SideCommand, subprocess.Popen[str]]]()
@@ -391,17 +390,19 @@ class DemoCommands:
                 if side_command.says:
                     console.out(f"\n{side_command.says}")
                 started.append((side_command, self._start(side_command.line)))
-            if first.poll() is not None or self.interrupted.is_set():
+            failed = any(other.poll() not in (None, 0, -signal.SIGTERM) for _, other in started)
+            if first.poll() is not None or failed or self.interrupted.is_set():
                 break
             self._print_for(_POLL_S)
-        if self.interrupted.is_set():
+        if failed or self.interrupted.is_set():
             first.send_signal(signal.SIGINT)
             self._drain(first, _SHUTDOWN_S)
         for _, other in started:
             self._drain(other, _BESIDE_S)
         self._drain(first, _BESIDE_S)
         self._stop_if_interrupted()
-        for command, process in [(line, first), *((side_command.line, other) for side_command, other in started)]:
+        processes = [(line, first), *((side_command.line, other) for side_command, other in started)]
+        for command, process in reversed(processes) if failed else processes:
             if process.returncode not in (0, -signal.SIGTERM):
                 raise DemoCommandError(f"`{command}` ended with exit code {process.returncode}: see its output above")
 

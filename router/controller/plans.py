@@ -9,14 +9,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from pricing.money import NANOS_PER_CENT, ZERO, Usd, UsdPerHour
 from router.jobs.limits import Limits, TeamBudget
+from router.jobs.spec import Job, Status
 from router.ledger.budget import Budget, Scope, SpentByOwner
 from router.planning.document.plan import Line, Plan
 from router.planning.document.plan_json import plan_from_json
 from router.planning.document.restricted_limits import limits_digest, limits_text
 from router.state.store import StateStore
+
+if TYPE_CHECKING:
+    from router.state.data_copies import DataCopy
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,29 @@ def orders_of(plan: Plan) -> tuple[Order, ...]:
     lines = sorted((line for line in plan.lines if line.orderable), key=key)
     orders = [Order(*order, tuple(group)) for order, group in groupby(lines, key)]
     return tuple(sorted(orders, key=lambda order: (order.start, order.job, order.gang)))
+
+
+def with_known_copies(job: Job, copies: Iterable[DataCopy]) -> Job:
+    """Return the job with the regions of these copies of its data in ``status.data_in``, which the planner reads."""
+    data = job.data
+    if data is None or data.mode != "copy":
+        return job
+    status = job.status or Status()
+    regions = {copy.place for copy in copies if copy.uri == data.uri and copy.place != data.at} - {*status.data_in}
+    if not regions:
+        return job
+    return job.model_copy(
+        update={"status": status.model_copy(update={"data_in": tuple(sorted({*status.data_in, *regions}))})}
+    )
+
+
+def as_planned(job: Job, planned: Job | None) -> Job:
+    """Return a job file's job with the copies of its data that its plan knew, where nothing else differs."""
+    if planned is None or planned.status is None:
+        return job
+    status = (job.status or Status()).model_copy(update={"data_in": planned.status.data_in})
+    same = job.model_copy(update={"status": status})
+    return same if same.digest == planned.digest else job
 
 
 # Names of values in the state.

@@ -37,8 +37,11 @@ class TrainingResult:
     losses: Mapping[int, float]
 
 
-def write_demo_files(folder: Path, steps: int, seed: int) -> tuple[str, ...]:
-    """Write the files of a demo into a folder, which is created, and return their names. OSError."""
+def write_demo_files(folder: Path, steps: int, seed: int, attempts: int = 1) -> tuple[str, ...]:
+    """Write the files of a demo into a folder, which is created, and return their names. OSError.
+
+    Only the attempt of number ``attempts`` ends the training, so that every interruption comes before the end.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     values = {
         "steps": str(steps),
@@ -46,6 +49,7 @@ def write_demo_files(folder: Path, steps: int, seed: int) -> tuple[str, ...]:
         "seconds": str(SECONDS_PER_STEP),
         "report": str(max(1, steps // REPORTS)),
         "every": str(max(1, steps // SAVES)),
+        "attempts": str(attempts),
         # A JSON string is a YAML string, whatever characters the path has.
         "checkpoints": json.dumps(str(folder.resolve() / _CHECKPOINTS)),
     }

@@ -44,6 +44,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 LETTERS, CONTEXT, EMBEDDED, HIDDEN = 32, 3, 16, 64
 TEXT, BATCH, SHARDS = 2**15, 256, 8
 RATE, MOMENTUM, KEPT, FORMAT = 0.03, 0.9, 3, "stepfare-demo-1"
+# Share of the training that is done before a training that awaits more attempts waits for them.
+_FREE_SHARE = 0.9
 _LONGEST_LINE, _LONGEST_BODY, _GREETING = 2**16, 2**28, 5.0
 
 
@@ -211,6 +213,13 @@ class DemoCheckpoints:
             return progress
         return Progress.fresh(seed)
 
+    def previous_attempts(self, attempt: str | None) -> int:
+        """Return how many other attempts have trained a step."""
+        if self._metrics < 0:
+            return 0
+        lines = os.pread(self._metrics, os.fstat(self._metrics).st_size, 0).splitlines()
+        return len({json.loads(line)["attempt"] for line in lines} - {attempt})
+
     def asked(self, step: int, steps: int) -> bool:
         """Report the number of steps done, and return whether a checkpoint is requested."""
         return bool(self._helper and (self._helper.progress(step, steps) or self._helper.wanted(step)))
@@ -360,12 +369,18 @@ def train(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     progress = gang.meet(None if gang.rank else store.newest(options.seed))
     print_line(f"rank {gang.rank} of {gang.ranks} begins after step {progress.step}")
     examples, signalled, reported = Examples(progress), 0, (progress.step, time.perf_counter())
+    attempt = environment.get("STEPFARE_ATTEMPT")
+    waits = gang.rank == 0 and store.previous_attempts(attempt) + 1 < options.attempts
     while progress.step < options.steps and not signalled:
         began, step = time.perf_counter(), progress.step + 1
         used, shards = examples.batch(progress)
         mine = {n: loss_and_gradient(progress.weights, *shards[n]) for n in range(gang.rank, SHARDS, gang.ranks)}
+        asked = store.asked(progress.step, options.steps)
+        while waits and step > _FREE_SHARE * options.steps and not (asked or stop.signal):
+            stop.nap(0.1)
+            asked = store.asked(progress.step, options.steps)
         try:
-            loss, gradient, signalled, asked = gang.add_up(step, mine, store.asked(progress.step, options.steps))
+            loss, gradient, signalled, asked = gang.add_up(step, mine, asked)
         except TrainingError:
             store.save(progress, confirm=False)
             if stop.signal:  # All ranks are being stopped, and this rank is the last to learn of it.
@@ -373,7 +388,7 @@ def train(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
             raise
         progress = used.after(gradient)
         stop.nap(options.step_seconds - (time.perf_counter() - began))
-        store.note(step=step, loss=loss, time=round(time.time(), 3), attempt=environment.get("STEPFARE_ATTEMPT"))  # noqa: TID251
+        store.note(step=step, loss=loss, time=round(time.time(), 3), attempt=attempt)  # noqa: TID251
         if gang.rank == 0 and (step % options.report_every == 0 or step == options.steps):
             seconds = (time.perf_counter() - reported[1]) / (step - reported[0])
             print_line(f"step {step}/{options.steps} loss {loss:.4f} step_s {seconds:.3f}")
@@ -396,6 +411,9 @@ def main() -> int:
     parser.add_argument("--step-seconds", type=float, default=0.0, help="make each step take at least this long")
     parser.add_argument("--limit-seconds", type=float, default=120.0, help="wait at most this long for another rank")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--attempts", type=int, default=1, help="before this attempt train nine tenths, then wait to be stopped"
+    )
     options = parser.parse_args()
     if min(options.steps, options.checkpoint_every, options.report_every) < 1 or options.seed < 0:
         parser.error("steps are 1 or more, seeds 0 or more")

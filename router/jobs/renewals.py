@@ -10,7 +10,7 @@ by a Fourier transform damped against wrapping.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -27,7 +27,6 @@ COUNTS: Final = np.array(
 )
 _LEAST_RATE: Final = 1e-9
 _CELLS: Final = 64
-_MULTIPLIED: Final = 4  # lives from which a step of counts is a power of its own
 _DAMPING: Final = 1e-7  # what wraps around counts by this
 _WORK: Final = np.geomspace(0.03, 6000.0, 48)  # work over the scale of kept life, where the hazard falls with age
 _RATES: Final = np.geomspace(1e-3, 3e3, 120)  # work times the rate, where the hazard is constant
@@ -131,24 +130,28 @@ def _convolution_figures(mass: Floats, integral: Floats) -> Floats:
     weights[..., 0] = 1 - survival[..., 1] * _CELLS
     weights[..., 1:] = (2 * survival[..., 1:-1] - survival[..., :-2] - survival[..., 2:]) * _CELLS
     damping = _DAMPING ** (np.arange(2 * _CELLS) / (2 * _CELLS))
-    damped = np.fft.rfft(weights * damping[: _CELLS + 1], n=2 * _CELLS)
     # A figure of the distribution is a weighted sum of its spectrum.
     cells = np.arange(2 * _CELLS)
     below = np.where(cells < _CELLS, 1.0, 0.0)
     below[_CELLS] = 0.5
-    functionals = np.stack([_dual(f / damping) for f in (below, np.maximum(1 - cells / _CELLS, 0.0))])
+    functionals = np.stack([_dual(f / damping) for f in (below, np.maximum(1 - cells / _CELLS, 0.0))]).T
     figures = np.empty((2, len(COUNTS), *mass.shape), dtype=np.float64)
-    steps = np.diff(np.concatenate([[0], COUNTS])).tolist()
-    powers = {step: damped**step for step in set(steps) if step >= _MULTIPLIED}
-    power = np.ones_like(damped)
-    for i, step in enumerate(steps):
-        if step in powers:
-            power = powers[step] * power  # in this order: the last bits of a complex product depend on it
-        else:
-            for _ in range(step):
-                power = power * damped
-        figures[:, i] = np.clip(np.moveaxis((power @ functionals.T).real, -1, 0), 0.0, 1.0)
-    return figures
+    # One row of the table at a time: its powers stay in the processor's cache.
+    for row, weights_of_row in enumerate(weights):
+        damped = np.fft.rfft(weights_of_row * damping[: _CELLS + 1], n=2 * _CELLS)
+        for i, power in enumerate(_powers(damped)):
+            figures[:, i, row] = np.moveaxis((power @ functionals).real, -1, 0)
+    return np.clip(figures, 0.0, 1.0, out=figures)
+
+
+def _powers(spectrum: NDArray[np.complex128]) -> Iterator[NDArray[np.complex128]]:
+    """Yield the powers of a spectrum to each of :data:`COUNTS`, whose steps are powers of two, in one array."""
+    power, step_power, exponent = np.ones_like(spectrum), spectrum, 1
+    for step in np.diff(COUNTS, prepend=0).tolist():
+        while exponent < step:
+            step_power, exponent = step_power * step_power, 2 * exponent
+        power *= step_power
+        yield power
 
 
 def _dual(functional: Floats) -> NDArray[np.complex128]:

@@ -222,8 +222,9 @@ BREAKS = """\
 from router.cli.main import main
 from router.demo import stage
 write_demo_files = stage.write_demo_files
-def broken(folder, steps, seed):
-    names = write_demo_files(folder, steps, seed)
+def broken(*values):
+    names = write_demo_files(*values)
+    folder = values[0]
     job = folder / "job.yaml"
     job.write_text(job.read_text().replace("exec python -m router.demo.train", "echo no good >&2; exit 7;"))
     return names

@@ -110,6 +110,15 @@ def test_a_command_that_fails_is_shown_and_named(tmp_path: Path, capsys: pytest.
         assert "none.yaml" in said.out.replace("$ stepfare plan none.yaml", "") + said.err
 
 
+@pytest.mark.slow
+def test_a_side_command_that_fails_ends_the_command(tmp_path: Path) -> None:
+    """Otherwise a training that waits for the interruption would wait in vain."""
+    commands = DemoCommands(tmp_path, environment(tmp_path))
+    fails = SideCommand("stepfare plan none.yaml", lambda: True)
+    with pytest.raises(DemoCommandError, match=r"`stepfare plan none\.yaml` ended with exit code 2"):
+        commands.show("stepfare serve --port 0 --open-access", fails)
+
+
 def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     refused = run("demo", "--dir", tmp_path)

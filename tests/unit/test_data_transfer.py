@@ -21,17 +21,15 @@ from pricing.places import RegionId
 from router.agent.starters import gang_environment
 from router.checkpoints.object_store import CheckpointStore, FolderStore, ListedFile, StorageError, StoreReader
 from router.controller.context import ControllerContext, apply_lock
-from router.controller.plans import Order
+from router.controller.plans import Order, as_planned, with_known_copies
 from router.controller.provision.checkpoint_transfer import CopyRoute, display_url
 from router.controller.provision.data_transfer import (
     NoTransfer,
-    as_planned,
     attempts_using,
     copies_in_progress,
     data_location,
     plan_data_transfer,
     prepare_data,
-    with_known_copies,
 )
 from router.controller.provision.provision_order import ProvisionStatus, existing_result, is_abandoned
 from router.controller.release.release import release

@@ -64,6 +64,18 @@ def test_the_same_losses_whatever_the_number_of_ranks(plain: dict[int, float], r
     assert losses(tmp_path) == plain
 
 
+def test_only_the_last_attempt_ends_the_training(tmp_path: Path) -> None:
+    options = ("--steps", 100, "--checkpoint-dir", tmp_path, "--attempts", 2)
+    process = start(*options, attempt="a-1")
+    _wait_for(tmp_path, 90, unless=process)
+    process.send_signal(signal.SIGTERM)
+    output(process)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert max(losses(tmp_path)) == 91
+    output(start(*options, attempt="a-2"))
+    assert max(losses(tmp_path)) == 100
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_killed_at_any_moment_it_goes_on_as_if_nothing_had_been(

@@ -36,7 +36,7 @@ from router.deploy.cloud_settings import join_store_url, validate_store_url
 from router.jobs.fields import RefusedError
 from router.jobs.job_json import read_job
 from router.jobs.limits import Limits
-from router.jobs.spec import Job, Status
+from router.jobs.spec import Job
 from router.state.data_copies import DataCopy
 from router.state.errors import LeaseHeldError
 from router.state.lock_owner import LockOwner
@@ -97,29 +97,6 @@ def data_location(store: StateStore, job: Job, to: RegionId) -> str:
         return ""
     copy = store.data_copies.get(data.uri, to) if data.mode == "copy" and data.at != to else None
     return data.uri if copy is None or copy.made_at is None else join_store_url(copy.url, FILES)
-
-
-def with_known_copies(job: Job, copies: Iterable[DataCopy]) -> Job:
-    """Return the job with the regions of these copies of its data in ``status.data_in``, which the planner reads."""
-    data = job.data
-    if data is None or data.mode != "copy":
-        return job
-    status = job.status or Status()
-    regions = {copy.place for copy in copies if copy.uri == data.uri and copy.place != data.at} - {*status.data_in}
-    if not regions:
-        return job
-    return job.model_copy(
-        update={"status": status.model_copy(update={"data_in": tuple(sorted({*status.data_in, *regions}))})}
-    )
-
-
-def as_planned(job: Job, planned: Job | None) -> Job:
-    """Return a job file's job with the copies of its data that its plan knew, where nothing else differs."""
-    if planned is None or planned.status is None:
-        return job
-    status = (job.status or Status()).model_copy(update={"data_in": planned.status.data_in})
-    same = job.model_copy(update={"status": status})
-    return same if same.digest == planned.digest else job
 
 
 def attempts_using(store: StateStore, copies: Iterable[DataCopy]) -> dict[DataCopy, Attempt]:

@@ -18,8 +18,7 @@ from router.controller.history.job_history import with_history
 from router.controller.history.lifecycle import ReleaseReason
 from router.controller.history.metering import cost_so_far
 from router.controller.history.run_records import EarlierRuns, job_as_measured
-from router.controller.plans import Order, apply_hard_budgets, limits_json
-from router.controller.provision.data_transfer import with_known_copies
+from router.controller.plans import Order, apply_hard_budgets, limits_json, with_known_copies
 from router.controller.provision.provision_order import (
     PlacedAttempt,
     ProvisionRequest,
