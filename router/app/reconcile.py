@@ -281,6 +281,16 @@ def planned_cuts(
     return cuts | dict.fromkeys(ended)
 
 
+def finished_orders(
+    store: StateStore, connection: duckdb.DuckDBPyConnection, facts: str, now: datetime
+) -> frozenset[PlannedJob]:
+    """Return the plans and jobs of ``facts`` of which nothing is to come: taken over by a later plan, or ended."""
+    rows = rows_of(connection.sql(_TAKEN_OVER.format(facts=facts)))
+    taken = {(row["plan"], row["job"]) for row in rows if row["until"].astimezone(UTC) <= now}
+    to_come = {(plan, job) for plan, job in connection.execute(_TO_COME.format(facts=facts), [now]).fetchall()}
+    return ended_of_plans(store, to_come - taken, None) | taken
+
+
 def _running_since(
     store: StateStore, as_of: datetime | None, invoiced: Mapping[str, datetime]
 ) -> dict[PlannedJob, datetime]:

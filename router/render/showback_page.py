@@ -101,6 +101,8 @@ def page(
     shown = [section for section in report.sections if section.rows or section.notes]
     asked = report.section("groups")
     front = {"groups", "shared"} if asked.title != _OWN_GROUPING or report.section("shared").rows else set()
+    if report.section("forecast").rows:
+        front.add("forecast")
     tables = [_raw_table(section, links) for section in shown]
     text = fill_template(
         "month.html",

@@ -204,7 +204,7 @@ def _decimals(whole: Sequence[int], kind: pa.Decimal128Type) -> pa.Array:
 
 
 # Increased where a column of facts or rollups, or its meaning, changes; extracts of other formats are made anew.
-FORMAT = 3
+FORMAT = 4
 _LOCK_WAIT_S = 600.0
 _MANIFEST = "manifest.json"
 _KINDS = ("facts", "sums", "days")
