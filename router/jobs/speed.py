@@ -15,10 +15,10 @@ from typing import Final
 
 from pricing.machines import Accelerator, Machine
 from pricing.peak_rates import read_peak_rates
-from router.jobs.layouts import ChosenLayout, Links, memory_need, time_layouts
+from router.jobs.layouts import ChosenLayout, Links, estimate_kind, memory_need, time_layouts
 from router.jobs.point_model import PointLinks, StepForm, StepMeasurement, StepPlace, fit_form
 from router.jobs.profile_point import ProfilePoint
-from router.jobs.step_model import read_coefficients
+from router.jobs.step_model import Coefficients, read_coefficients
 from router.jobs.workload import Transformer, Workload
 
 _ERROR_INTERPOLATED = 0.10
@@ -315,16 +315,40 @@ def _estimate(model: Transformer, machine: Machine, machines: int, accelerator: 
     links = gang_links(model.precision, machine, machines, accelerator)
     if isinstance(links, UnknownSpeed):
         return links
-    fastest = _choose_for_gang(model, machine, machines, accelerator)
+    return _speed_of(_choose_for_gang(model, machine, machines, accelerator), model, links, read_coefficients())
+
+
+def speed_from_shape(
+    model: Transformer, links: Links, accelerator: Accelerator, fit: Coefficients
+) -> Speed | UnknownSpeed:
+    """Return the speed of the fastest layout that fits, by the coefficients of ``fit``, or what does not fit."""
+    return _speed_of(choose_layout(model, links, accelerator, fit), model, links, fit)
+
+
+def _speed_of(
+    fastest: tuple[ChosenLayout, StepTimes] | UnknownSpeed, model: Transformer, links: Links, fit: Coefficients
+) -> Speed | UnknownSpeed:
+    """Return the speed of the chosen layout with its error and what it rests on; a refusal as it is."""
     if isinstance(fastest, UnknownSpeed):
         return fastest
     layout, times = fastest
-    experts = (model.active_parameters or model.parameters) < model.parameters
-    error = read_coefficients().relative_error(links.family, experts)
+    error = fit.relative_error(links.family, estimate_kind(model, fit))
+    if links.is_wider_than(model.precision):
+        error = max(error, fit.unseen_error)
     rate = float(f"{3600 / times.seconds:.12g}")
     parts = f"{times.compute:.3g} s compute, {times.exchange:.3g} s exchange a step"
     chosen = "" if model.layout is None else f"; {layout}"
-    return Speed(rate, error, f"estimated: {parts}{chosen}")
+    return Speed(rate, error, f"estimated from the shape, {_likeness(links, model, fit)}: {parts}{chosen}")
+
+
+def _likeness(links: Links, model: Transformer, fit: Coefficients) -> str:
+    """Return in words how many published runs the estimate rests on, and what the job leaves to be assumed."""
+    runs = fit.runs_like(links.accelerator)
+    words = f"like {runs} published runs on {links.accelerator}"
+    if not runs:
+        words = f"without a published run on {links.accelerator}"
+    words += f", {model.precision} computed in 16 bit" if links.is_wider_than(model.precision) else ""
+    return f"{words}, software not stated" if estimate_kind(model, fit).endswith("unknown") else words
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,15 +391,21 @@ def gang_links(precision: str, machine: Machine, machines: int, accelerator: Acc
     rates = read_peak_rates().get(accelerator.name)
     stated = {"bf16": accelerator.bf16_dense_tflops, "fp16": accelerator.bf16_dense_tflops}
     stated["fp8"] = accelerator.fp8_dense_tflops or 0.0
+    if rates is not None and rates.family == "tpu":  # without 8-bit units they compute it in 16 bit
+        stated["fp8"] = rates.peak("fp8") or accelerator.bf16_dense_tflops
     peak = stated.get(precision) if precision in stated else rates.peak(precision) if rates else None
     if not peak:
         return UnknownSpeed(f"{accelerator.name} has no {precision.upper()}")
     if machines > 1 and machine.inter_node_gbps is None:
         return UnknownSpeed(f"network of {machine.instance_type} is unknown, so {machines} machines cannot be timed")
     count = machines * machine.accelerator_count
-    domain = min(rates.link_domain, count) if rates and machine.fabric == "ici" else machine.accelerator_count
+    switched = machine.intra_node_interconnect == "nvlink-switch"
+    # Switches of a rack and meshes of a slice join accelerators of many machines.
+    domain = machine.accelerator_count
+    if rates is not None and (switched or machine.fabric == "ici"):
+        domain = min(max(rates.link_domain, domain), count)
     rdma = machines == 1 or machine.has_rdma
-    link = machine.intra_node_gb_per_s
+    link = machine.intra_node_gb_per_s or (2 * rates.link_gb_per_s if rates and machine.fabric == "ici" else None)
     return Links(
         family=rates.family if rates else "other",
         accelerator=accelerator.name,
@@ -391,10 +421,10 @@ def gang_links(precision: str, machine: Machine, machines: int, accelerator: Acc
 
 
 def choose_layout(
-    model: Transformer, links: Links, accelerator: Accelerator | None
+    model: Transformer, links: Links, accelerator: Accelerator | None, fit: Coefficients | None = None
 ) -> tuple[ChosenLayout, StepTimes] | UnknownSpeed:
-    """Return the fastest layout that fits with its times, or what does not fit; None leaves memory aside."""
-    timed = time_layouts(model, links)
+    """Return the fastest layout that fits with its times, or what does not fit; no accelerator leaves memory aside."""
+    timed = time_layouts(model, links, fit)
     if timed is None:
         return UnknownSpeed(f"no layout splits the job over {links.count} accelerators as its `layout` states")
     room = math.inf if accelerator is None else usable_memory_gib(accelerator)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -16,10 +17,12 @@ from router.jobs.fields import (
     Spec,
     as_many,
     as_number,
+    as_text,
     show_value,
 )
 from router.jobs.profile_point import ProfilePoint, wrong_points
 
+_FEW_EXPERTS = 5.0  # parameters over active ones, below which a token uses two experts of few
 _SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
@@ -57,6 +60,23 @@ Size = Annotated[
 ]
 
 
+def _parse_software(value: object) -> str:
+    """Return the name in lower case, with - between its words."""
+    return re.sub(r"[\s_]+", "-", as_text(value).lower())
+
+
+def _parse_date(value: object) -> str:
+    """Return a year, a month or a day as text; RefusedError otherwise."""
+    text = str(value).strip()
+    if not re.fullmatch(r"20\d\d(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?", text):
+        raise RefusedError(f"{show_value(value)} is no date", "write a year, a month or a day: 2025, 2025-11")
+    return text
+
+
+Software = Annotated[str, BeforeValidator(_parse_software)]
+SoftwareDate = Annotated[str, BeforeValidator(_parse_date, json_schema_input_type=str | int)]
+
+
 class Layout(Spec):
     """How a transformer is split over the gang. What is left out, or ``auto``, is chosen: the fastest that fits."""
 
@@ -67,6 +87,16 @@ class Layout(Spec):
     data_parallel: Size = Field(default=None, description="Replicas; what the other sizes leave of the gang.")
     micro_batch: Size = Field(default=None, description="Sequences that a replica computes at a time.")
     accumulation: Size = Field(default=None, description="Micro-batches of a replica in a step.")
+    virtual_stages: Size = Field(default=None, description="Parts of a stage that a pipeline takes in turn.")
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedExperts:
+    """The routed experts of a mixture: how many a layer has, how many a token uses, parameters of all of them."""
+
+    count: int
+    chosen: int
+    parameters: float
 
 
 class Transformer(Spec):
@@ -86,6 +116,20 @@ class Transformer(Spec):
     causal: Flag = True
     optimizer_bytes_per_parameter: Count = Field(default=16, description="Weights, gradients, optimizer states.")
     experts: Count | None = Field(default=None, description="Experts of a layer, in a mixture of experts.")
+    experts_per_token: Count | None = Field(
+        default=None, description="Experts that a token uses. Left out: what usual models of such sparsity have."
+    )
+    software: Software | None = Field(
+        default=None,
+        description="Training software, such as megatron, nemo, torchtitan, llm-foundry, deepspeed or maxtext. Left "
+        "out: an average of what ran on such accelerators, and a wider interval.",
+        examples=["megatron"],
+    )
+    software_date: SoftwareDate | None = Field(
+        default=None,
+        description="When that software was released: year, month or day. Left out: a release of mid-2025.",
+        examples=["2025-11"],
+    )
     vocabulary: Count | None = Field(default=None, description="Tokens of the vocabulary: the memory of its logits.")
     layout: Annotated[
         Layout | None,
@@ -107,7 +151,34 @@ class Transformer(Spec):
             raise RefusedError("more parameters are active than there are", at=("active_parameters",))
         if self.quantised and not self.lora:
             raise RefusedError("only the frozen weights of lora are quantised", "add lora: true", at=("quantised",))
+        if self.experts_per_token is not None and self.experts_per_token > (self.experts or self.experts_per_token):
+            raise RefusedError("a token uses more experts than there are", at=("experts_per_token",))
         return self
+
+    @property
+    def software_year(self) -> float | None:
+        """Return the year of the software with its month as a fraction; the middle of a year without a month."""
+        if self.software_date is None:
+            return None
+        year, *rest = self.software_date.split("-")
+        return int(year) + ((int(rest[0]) - 0.5) / 12 if rest else 0.5)
+
+    @property
+    def routed_experts(self) -> RoutedExperts:
+        """Return the routed experts; where their numbers are not stated, those of usual models of such sparsity.
+
+        The parameters follow: what is not active is in experts that a token does not use.
+        """
+        active = self.active_parameters or self.parameters
+        if active >= self.parameters:
+            return RoutedExperts(1, 1, 0.0)
+        sparsity = self.parameters / active
+        chosen = self.experts_per_token or (2 if sparsity < _FEW_EXPERTS else 8)
+        count = self.experts or 2 ** math.ceil(math.log2(1.2 * sparsity * chosen))
+        if self.experts_per_token is None:  # as many as leave parameters that all tokens share
+            chosen = min(chosen, 2 ** max(0, math.floor(math.log2(count / sparsity))))
+        unused = 1 - min(chosen, count - 1) / count if count > 1 else 1.0
+        return RoutedExperts(count, chosen, min((self.parameters - active) / unused, self.parameters))
 
 
 def _tokens_of(point: dict[str, Any], tokens: object, sequence: object) -> object:

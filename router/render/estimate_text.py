@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
+from pricing.money import Usd
 from pricing.units import format_count
 from router.jobs.gang_layout import GangLayout
 from router.jobs.layouts import ChosenLayout
@@ -36,6 +37,7 @@ _PLACE_WIDTHS: Final = (20, 17, 14, 11, 8)
 _UNKNOWN: Final = "-"
 _RIGHT: Final = frozenset({"STEPS/H", "RUNS", "TOKENS/S", "$/STEP", "$/1M TOKENS (80 %)", "$/STEP (80 %)", "N", "COST"})
 
+_WORTH_MEASURING: Final = Usd(1_000_000_000_000)  # $1,000: two measured points cost a small part of it
 _RUNS: Final = (
     "STEPS/H and TOKENS/S are those while it runs; RUNS is the share of the time in which it does, without waits for "
     "machines, starts, saves and work lost"
@@ -50,6 +52,7 @@ def table(estimate: JobEstimate, screen: Screen = PLAIN) -> str:
         parts.append(f"{_main_table(estimate, screen)}\n\n{wrap_text(_RUNS, width=max(WIDTH, screen.width))}")
         parts.append("\n".join(_behind(row, answer, screen) for row, answer in answered))
         parts.append(_best_terms(answered[0][0], answered[0][1], screen))
+        parts += _proposal(answered[0][0], answered[0][1], screen)
     parts += _without_answer(estimate, screen)
     return "\n\n".join(parts) + "\n"
 
@@ -89,6 +92,7 @@ def _split(layout: ChosenLayout) -> list[str]:
 def layout_text(layout: ChosenLayout) -> str:
     """Return a layout in words: sizes above 1, micro-batches of a replica, sharding, recompute."""
     split = [*_split(layout), f"data {layout.data}"]
+    split += [f"virtual stages {layout.stages}"] if layout.stages > 1 else []
     sharding = "no sharding" if layout.sharding == "none" else layout.sharding.replace("zero", "ZeRO-")
     again = "no recompute" if layout.recompute == "none" else f"{layout.recompute} recompute"
     return f"{' x '.join(split)}, {layout.accumulation} x {layout.microbatch:.3g} sequences, {sharding}, {again}"
@@ -193,6 +197,17 @@ def _best_terms(row: GangEstimate, answer: GangAnswer, screen: Screen) -> str:
     steps = format_count(answer.steps, "step")
     text = f"{head}{', '.join(shares)}; {steps} cost {format_usd(answer.cost_usd)}"
     return wrap_text(text, width=max(WIDTH, screen.width))
+
+
+def _proposal(row: GangEstimate, answer: GangAnswer, screen: Screen) -> Iterator[str]:
+    """Yield the advice to measure first, where much money rests on a speed that nobody measured."""
+    if answer.cost_usd >= _WORTH_MEASURING and answer.speed_basis.startswith("estimated"):
+        yield wrap_text(
+            f"The speed on {row.name} is from the shape alone, ±{answer.relative_error:.0%}: before "
+            f"{format_usd(answer.cost_usd)} are spent, `stepfare profile` proposes the two points that are worth most "
+            "to measure",
+            width=max(WIDTH, screen.width),
+        )
 
 
 def _without_answer(estimate: JobEstimate, screen: Screen) -> Iterator[str]:

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-from tests.bench.fit_speed import Fit
-from tests.bench.published_runs import RUNS, read_runs
-from tests.bench.validate_speed import FOLDS, interval_widths
+from tests.bench.fit_speed import FOLDS, Fit
+from tests.bench.published_jobs import judge_runs
+from tests.bench.published_runs import RUN_TABLES, Run, read_rows, read_runs
+from tests.bench.validate_speed import correct_runs
 
 TABLE = Path(__file__).resolve().parents[2] / "notebooks" / "published_speeds.csv"
-AS_OF = "2026-11-24"  # the day on which the published table was made
+AS_OF = "2026-12-01"  # the day on which the published table was made
 _EACH = 12  # rows of an accelerator
 
 
@@ -25,7 +26,7 @@ _EACH = 12  # rows of an accelerator
 class HeldOutSpeed:
     """A published speed and what a fit without it and its like estimates; ``half_width`` is that of the 80 % interval.
 
-    The interval is the estimate times 1 - half_width to 1 + half_width.
+    The interval is of times: the estimated one times 1 - half_width to 1 + half_width.
     """
 
     source: str
@@ -41,29 +42,37 @@ class HeldOutSpeed:
     source_url: str
 
 
-def held_out_speeds(path: Path = RUNS) -> tuple[HeldOutSpeed, ...]:
-    """Return every published run with its estimate; takes about 40 seconds."""
-    runs = read_runs(path)
-    errors, folds = Fit(runs).cross_validate([r.group for r in runs], FOLDS)
-    kinds = ["experts" if r.experts else "dense" for r in runs]
-    widths = interval_widths(errors, kinds, folds)
-    with path.open(encoding="utf-8", newline="") as lines:
-        rows = list(csv.DictReader(lines))
-    return tuple(
-        HeldOutSpeed(
-            source=run.source,
-            model=row["model"],
-            accelerator=run.rates.accelerator,
-            accelerators=int(run.values["count"]),
-            precision=run.precision,
-            kind=kind,
-            published_tokens_per_s=_digits(run.tokens_per_s),
-            estimated_tokens_per_s=_digits(run.tokens_per_s * math.exp(error)),
-            half_width=round(float(width), 4),
-            as_of=AS_OF,
-            source_url=row["source_url"],
-        )
-        for run, row, kind, error, width in zip(runs, rows, kinds, errors, widths, strict=True)
+def held_out_speeds() -> tuple[HeldOutSpeed, ...]:
+    """Return every published run that has an estimate, its layout stated where the source does; takes two minutes."""
+    runs = read_runs()
+    fit = Fit(runs)
+    thetas, folds = fit.cross_fits([r.group for r in runs], FOLDS)
+    fits = [fit.as_coefficients(theta) for theta in thetas]
+    stated = judge_runs(runs, fits, folds, "stated", software=True)
+    chosen = judge_runs(runs, fits, folds, "auto", software=True)
+    rows = {id(run): row for run, row in zip(runs, read_rows(), strict=True)}
+    speeds = []
+    for judged, known in ((stated, True), (chosen, False)):
+        errors, widths = correct_runs(judged)
+        for one, error, width in zip(judged, errors, widths, strict=True):
+            if one.run.layout_known == known and not math.isnan(error):
+                speeds.append(_as_speed(one.run, rows[id(one.run)], float(error), float(width)))
+    return tuple(speeds)
+
+
+def _as_speed(run: Run, row: dict[str, str], error: float, width: float) -> HeldOutSpeed:
+    return HeldOutSpeed(
+        source=run.source,
+        model=row["model"],
+        accelerator=run.rates.accelerator,
+        accelerators=run.links.count,
+        precision=run.precision,
+        kind="experts" if run.experts else "dense",
+        published_tokens_per_s=_digits(run.tokens_per_s),
+        estimated_tokens_per_s=_digits(run.tokens_per_s * math.exp(error)),
+        half_width=round(width, 4),
+        as_of=AS_OF,
+        source_url=row["source_url"],
     )
 
 
@@ -93,8 +102,8 @@ def _digits(figure: float) -> float:
 
 
 def main() -> None:
-    if not RUNS.is_file():
-        print(f"skipped: {RUNS.name} is not beside the repository")
+    if not all(path.is_file() for path in RUN_TABLES):
+        print("skipped: the published runs are not beside the repository")
         return
     chosen = choose_speeds(held_out_speeds())
     write_table(chosen)

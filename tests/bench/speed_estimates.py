@@ -25,9 +25,10 @@ def estimate_many(count: int = COUNT) -> float:
     rng = np.random.default_rng(0)
     drawn = {name: rng.uniform(1, 8, count) for name in ("tensor", "pipeline", "data", "microbatch", "microbatches")}
     fixed = {
-        "parameters": 7e9, "active": 7e9, "layers": 32.0, "hidden": 4096.0, "sequence": 2048.0, "sequences": 1024.0,
+        "parameters": 7e9, "routed": 0.0, "experts": 1.0, "chosen": 1.0,
+        "layers": 32.0, "hidden": 4096.0, "sequence": 2048.0, "sequences": 1024.0,
         "context": 1.0, "expert": 1.0, "stages": 1.0, "zero": 3.0, "again": 0.0, "causal": 1.0, "lora": 0.0,
-        "experts": 0.0, "count": 64.0, "domain": 8.0, "peak": 989.0, "peak16": 989.0, "memory_rate": 3350.0,
+        "count": 64.0, "domain": 8.0, "peak": 989.0, "peak16": 989.0, "memory_rate": 3350.0,
         "link": 450.0, "network": 400.0, "log_efficiency": -0.6, "log_attention": -0.6,
     }  # fmt: skip
     start = time.perf_counter()

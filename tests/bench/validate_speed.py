@@ -1,6 +1,8 @@
 """Print the error of estimated tokens/s on published runs that their fit never saw: ``make validate``.
 
-First by groups (near-duplicates stay together), then with whole sources left out.
+Each run is written as a job file and read as a user reads it: with its layout stated, with ``layout: auto``, with
+nothing about the layout. Near-duplicates are never split between fit and judgement. Then whole software families are
+left out, beside a plain baseline, and whole trainings are compared.
 
     python -m tests.bench.validate_speed [--every 1]
 """
@@ -8,72 +10,89 @@ First by groups (near-duplicates stay together), then with whole sources left ou
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.bench.fit_speed import Fit, spread_of
-from tests.bench.published_runs import RUNS, Run, read_runs
+from router.jobs.step_model import read_coefficients
+from tests.bench.fit_speed import FOLDS, Fit, accuracy_of, like_errors
+from tests.bench.plain_baseline import baseline_errors
+from tests.bench.published_jobs import FORMS, JudgedRun, judge_runs
+from tests.bench.published_runs import RUN_TABLES, Run, read_runs
+from tests.bench.published_trainings import TRAININGS, training_lines
 
-FOLDS = 10
 _REACH = 1.2816  # standard deviations on each side that hold 80 %
+_NAMES: dict[str, Callable[[Run], str]] = {"source": lambda r: r.source, "accelerator": lambda r: r.rates.accelerator}
+_HEAD = f"{'':<30} rows none  median     p90   bias in 80%"
 
 
-def interval_widths(errors: NDArray[np.float64], kinds: Sequence[str], folds: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return half the width of each 80 % interval as a share of the estimate; it comes from the other folds alone."""
-    kind, widths = np.array(kinds), np.zeros(len(errors))
-    for f in range(int(folds.max()) + 1):
-        for k in set(kinds):
-            widths[(folds == f) & (kind == k)] = _REACH * spread_of(errors[(folds != f) & (kind == k)])
-    return widths
+def correct_runs(judged: Sequence[JudgedRun]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the errors of runs after the correction of their kind, and half the widths of their 80 % intervals.
 
-
-def covered(errors: NDArray[np.float64], kinds: Sequence[str], folds: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether each published speed is inside the 80 % interval of its estimate."""
-    # The speed is the median estimate times 1 +- width: published = estimate / exp(error).
-    inside: NDArray[np.bool_] = np.abs(np.expm1(-errors)) <= interval_widths(errors, kinds, folds)
-    return inside
+    Both come from the other folds alone. A width is a share of the estimated time.
+    """
+    errors, widths = np.full(len(judged), math.nan), np.zeros(len(judged))
+    for fold, kind in sorted({(j.fold, j.kind) for j in judged}):
+        known = accuracy_of(like_errors([j for j in judged if j.fold != fold], kind))
+        for i, one in enumerate(judged):
+            if (one.fold, one.kind) == (fold, kind):
+                errors[i], widths[i] = one.error - known.log_bias, _REACH * known.error
+    return errors, widths
 
 
 def summary(name: str, errors: NDArray[np.float64], inside: NDArray[np.bool_]) -> str:
-    """Return a line with median and 90th percentile of the error and the coverage of the interval."""
-    off = np.abs(np.expm1(errors))
-    share = f"{inside.mean():.0%}"
-    return f"{name:<30} {len(off):>4} {np.median(off):>7.3f} {np.quantile(off, 0.9):>7.3f} {share:>6}"
+    """Return a line: rows, those without an answer, median and 90th percentile of the error, bias, coverage."""
+    known = errors[~np.isnan(errors)]
+    if not known.size:
+        return f"{name:<30} {len(errors):>4} {len(errors):>4}"
+    off, share = np.abs(known), inside[~np.isnan(errors)].mean()
+    figures = f"{np.median(off):>7.3f} {np.quantile(off, 0.9):>7.3f} {np.median(known):>+6.2f} {share:>6.0%}"
+    return f"{name:<30} {len(errors):>4} {len(errors) - len(known):>4} {figures}"
 
 
-def report(runs: Sequence[Run], errors: NDArray[np.float64], folds: NDArray[np.int64]) -> list[str]:
-    """Return the lines of one report: all, dense and experts, then by source and by accelerator."""
-    kinds = ["experts" if r.experts else "dense" for r in runs]
-    inside = covered(errors, kinds, folds)
-    lines = [f"{'':<30} rows  median     p90 in 80%"]
-    lists = {"all": ["all"] * len(runs), "kind": kinds, "source": [r.source for r in runs]}
-    lists["accelerator"] = [r.rates.accelerator for r in runs]
-    for names in lists.values():
-        for name in sorted(set(names)):
-            here = np.array(names) == name
-            lines.append(summary(name, errors[here], inside[here]))
-    return lines
+def table(judged: Sequence[JudgedRun], names: dict[str, Callable[[Run], str]]) -> Iterator[str]:
+    """Yield the lines of one table: all, dense and experts, then by each of the names."""
+    errors, widths = correct_runs(judged)
+    inside = np.abs(np.expm1(errors)) <= widths
+    yield _HEAD
+    lists = {"all": lambda _: "all", "kind": lambda run: "experts" if run.experts else "dense"} | names
+    for name_of in lists.values():
+        of_rows = np.array([name_of(j.run) for j in judged])
+        for name in sorted(set(of_rows)):
+            yield summary(name, errors[of_rows == name], inside[of_rows == name])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Print the error of estimated tokens/s on unseen published runs.")
     parser.add_argument("--every", type=int, default=1, help="use every Nth run alone")
     chosen = parser.parse_args()
-    if not RUNS.is_file():
-        print(f"skipped: {RUNS.name} is not beside the repository")
+    if not all(path.is_file() for path in RUN_TABLES):
+        print(f"skipped: {RUN_TABLES[0].name} is not beside the repository")
         return
     runs = read_runs()[:: chosen.every]
     fit = Fit(runs)
-    groups = [r.group for r in runs]
-    print(f"{len(runs)} published runs; near-duplicates never split, {FOLDS} folds")
-    errors, folds = fit.cross_validate(groups, FOLDS)
-    print("\n".join(report(runs, errors, folds)))
-    sources = [r.source for r in runs]
-    print("\nwhole sources left out")
-    errors, folds = fit.cross_validate(sources, len(set(sources)))
-    print("\n".join(report(runs, errors, folds)))
+    thetas, folds = fit.cross_fits([r.group for r in runs], FOLDS)
+    fits = [fit.as_coefficients(theta) for theta in thetas]
+    print(f"{len(runs)} published runs; near-duplicates never split, {FOLDS} folds; errors are logarithms")
+    for form, software in product(FORMS, (True, False)):
+        judged = judge_runs(runs, fits, folds, form, software)
+        names = _NAMES if form == "stated" and software else {}
+        print(f"\nlayout {form}, software {'stated' if software else 'left out'}")
+        print("\n".join(table(judged, names)))
+    families = [r.family for r in runs]
+    print("\nwhole software families left out, laid out as they ran; beside the plain baseline")
+    thetas, folds = fit.cross_fits(families, len(set(families)))
+    errors = fit.held_out_errors(thetas, folds)
+    judged = [JudgedRun(r, float(e), "any:unknown", int(f)) for r, e, f in zip(runs, errors, folds, strict=True)]
+    print("\n".join(table(judged, {"family": lambda r: r.family})))
+    plain = baseline_errors(runs, folds)
+    print(summary("plain baseline", plain, np.zeros(len(plain), dtype=np.bool_)))
+    if TRAININGS.is_file():
+        print("\nwhole trainings, time and money")
+        print("\n".join(training_lines(read_coefficients())))
 
 
 if __name__ == "__main__":

@@ -82,9 +82,9 @@ def test_without_published_runs_it_shows_the_table(tmp_path: Path) -> None:
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     assert sum("image/png" in output.get("data", {}) for output in outputs) == 5
     text = "".join(output["text"] for output in outputs if output["output_type"] == "stream")
-    assert f"{len(rows())} published runs of 17 accelerators from 17 sources" in text
-    assert "half of the estimates are off by less than 13%, nine in ten by less than 43%" in text
-    assert "inside the 80 % interval: 74%" in text
+    assert f"{len(rows())} published runs of 19 accelerators from 23 sources" in text
+    assert "half of the estimates are off by less than 11%, nine in ten by less than 42%" in text
+    assert "inside the 80 % interval: 70%" in text
     assert "on demand the cheapest is 8 H100, aws: $94.39 for a thousand steps,\n4.4 times as much" in text
     # About the chosen interval the cost is flat: half and twice of it cost as much or a little more, eight times more.
     more = [float(found) for found in re.findall(r"times the chosen interval costs ([+-][\d.]+)%", text)]

@@ -24,7 +24,8 @@ def drawn(seed: int) -> dict[str, Any]:
     parameters = 10 ** rng.uniform(8.5, 11.5, _COUNT)
     experts = one_of(0, 1)
     return {
-        "parameters": parameters, "active": np.where(experts > 0, parameters / 8, parameters), "experts": experts,
+        "parameters": parameters, "routed": experts * parameters * 0.9, "experts": 1 + experts * 63,
+        "chosen": 1 + experts * 7,
         "layers": one_of(24, 48, 96), "hidden": one_of(2048, 5000, 8192), "sequence": one_of(512, 4096, 32768),
         "sequences": 1.0, "microbatch": one_of(1, 4), "microbatches": one_of(1, 16), "tensor": tensor,
         "pipeline": pipeline, "data": data, "context": 1.0, "expert": one_of(1, 8), "stages": one_of(1, 4),

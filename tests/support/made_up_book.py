@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 
 from pricing import machine_images
@@ -89,7 +90,7 @@ def made_up_machine(cloud: str, name: str, accelerator: str, count: int, vcpus: 
 MACHINES = (
     made_up_machine("aws", "p9.48xlarge", "H100", 8, 192, "efa"),
     made_up_machine("aws", "p9.24xlarge", "H100", 4, 96, "efa"),
-    made_up_machine("aws", "g9.48xlarge", "A100-80GB", 8, 96, "ethernet"),
+    replace(made_up_machine("aws", "g9.48xlarge", "A100-80GB", 8, 96, "ethernet"), inter_node_gbps=800.0),
     made_up_machine("azure", "ND96_h9", "H100", 8, 96, "infiniband"),
     made_up_machine("gcp", "a9-highgpu-8g", "H100", 8, 208, "gpudirect-tcpxo"),
     made_up_machine("gcp", "a7-highgpu-8g", "A100-80GB", 8, 96, "gpudirect-tcpx"),

@@ -143,8 +143,8 @@ def test_measured_points_alone_give_advice() -> None:
 
 
 def test_a_job_that_its_type_leaves_out_is_told_that_placement_none_would_place_it() -> None:
-    """Both have 45 minutes, in which four machines with a fabric serve one of them."""
-    content = EXCHANGING.model_dump(mode="json") | {"deadline": "+45m"}
+    """Both have 50 minutes, in which four machines with a fabric serve one of them."""
+    content = EXCHANGING.model_dump(mode="json") | {"deadline": "+50m"}
     jobs = [Job.model_validate(content | {"name": name}) for name in ("a", "b")]
     few = offer("gcp/rhine-1", "a7-highgpu-8g", "on_demand", "60", cap=4)
     plan = plan_of(jobs, [TCP, few])

@@ -139,7 +139,7 @@ def test_a_deadline_adds_to_an_estimate_what_its_guard_may_need(book: PriceBook)
     best = present(estimated(a_job(residency={"allow": ["US"]}), book).best)
     assert best.answer is not None
     costs, fallbacks = [best.answer.usd_per_step.expected], [best.answer.terms.fallback_usd]
-    for deadline in ("2026-11-24T18:00Z", "2026-11-22T18:00Z", "2026-11-22T08:00Z"):
+    for deadline in ("2026-11-24T18:00Z", "2026-11-22T18:00Z", "2026-11-22T12:00Z"):
         plan = planned(a_job(residency={"allow": ["US"]}, deadline=deadline), book)
         line, usd = plan.lines[-1], plan.jobs[0].usd_per_step
         assert (line.market, line.region) == (Market.SPOT, best.answer.parts[-1].region)

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from pricing.book_file import embedded_book
 from pricing.machines import Accelerator, Machine
-from router.jobs.speed import Speed, UnknownSpeed, gang_speed
+from router.jobs.layouts import Links
+from router.jobs.speed import Speed, UnknownSpeed, gang_links, gang_speed
 from router.jobs.step_model import read_coefficients
 from router.jobs.workload import Workload
 from tests.support.books import MACHINE, MODEL
@@ -121,7 +123,7 @@ def test_an_estimate_is_flops_over_what_is_reached() -> None:
     found = speed(shape(parameters=1.3e9, layers=24, hidden=2048), 1, SINGLE)
     flops = (6 * 1.3e9 + 6 * 24 * 2048 * 2048) * 2**21
     assert 0.30 < found.steps_per_hour * flops / 3600 / 989e12 < 0.55
-    assert found.relative_error == read_coefficients().spread["dense"]
+    assert found.relative_error == read_coefficients().accuracy["dense:none:unknown"].error
 
 
 def test_what_a_shape_asks_for_changes_the_estimate() -> None:
@@ -132,7 +134,7 @@ def test_what_a_shape_asks_for_changes_the_estimate() -> None:
     assert speed(shape(precision="tf32"), 1).steps_per_hour < base
     assert speed(shape(precision="fp16"), 1).steps_per_hour == base
     assert speed(shape(lora=True), 1).steps_per_hour == pytest.approx(base * 1.4, rel=0.07)
-    assert speed(shape(active_parameters=5e8), 1).steps_per_hour > 2 * base
+    assert speed(shape(active_parameters=5e8), 1).steps_per_hour > 1.5 * base
     assert speed(shape(tokens_per_step=2**22), 1).steps_per_hour == pytest.approx(base / 2, rel=0.01)
 
 
@@ -163,8 +165,44 @@ def test_fp8_needs_hardware_that_has_it() -> None:
 
 def test_an_unheard_of_accelerator_is_estimated_with_more_doubt() -> None:
     other = replace(MODEL, name="X1")
-    assert speed(shape(), 1, model=other).relative_error == read_coefficients().spread["unseen"]
+    stated = {"software": "megatron", "software_date": "2025"}
+    assert speed(shape(**stated), 1, model=other).relative_error == read_coefficients().unseen_error
+    assert "without a published run on X1" in speed(shape(), 1, model=other).basis
     assert speed(shape(), 1, model=other).steps_per_hour < speed(shape(), 1).steps_per_hour
+
+
+def test_who_states_the_software_gets_a_narrower_interval() -> None:
+    """Published runs of one software differ less than those of all; a name of its own begins with its family's."""
+    stated = {"software": "Megatron Bridge", "software_date": "2026-04"}
+    known, unknown = speed(shape(**stated), 1), speed(shape(), 1)
+    assert known.relative_error < 0.7 * unknown.relative_error
+    assert "software not stated" in unknown.basis
+    assert "software not stated" not in known.basis
+    assert speed(shape(software="a trainer of ours"), 1) == unknown
+    old = speed(shape(software="megatron", software_date=2021), 1)
+    assert old.steps_per_hour < known.steps_per_hour
+    with pytest.raises(ValidationError, match="is no date"):
+        shape(software_date="last year")
+
+
+def test_widths_that_fill_no_tile_cost_what_is_left_empty() -> None:
+    """1,600 is 12.5 tiles of 128: the last half tile costs 4 %, not a third."""
+    odd, even = (speed(shape(parameters=1.6e9, layers=48, hidden=hidden), 1) for hidden in (1600, 1664))
+    assert 0.97 < odd.steps_per_hour / even.steps_per_hour < 1.05
+
+
+def test_tpus_compute_eight_bits_in_sixteen_where_they_must() -> None:
+    """Their chips are joined by the links of the peak rates, which the machine table does not repeat."""
+    book = embedded_book()
+    tpu = next(m for m in book.machines if m.instance_type == "tpu-v6e-8")
+    model = present(book.accelerator("TPU-v6e"))
+    small = {"parameters": 1.3e9, "layers": 24, "hidden": 2048}
+    plain, eight = (speed(shape(**small, precision=p), 1, tpu, model) for p in ("bf16", "fp8"))
+    assert eight.steps_per_hour == plain.steps_per_hour
+    assert eight.relative_error >= read_coefficients().unseen_error
+    assert "fp8 computed in 16 bit" in eight.basis
+    links = typed(Links, gang_links("bf16", tpu, 1, model))
+    assert (links.link, links.domain) == (225, 8)
 
 
 def test_what_does_not_fit_into_memory_is_refused_with_the_figure() -> None:
