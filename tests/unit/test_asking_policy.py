@@ -25,7 +25,9 @@ from tests.support.spot_windows import simulation_inputs
 def test_a_policy_that_asks_while_it_runs_nowhere_costs_the_same(zones: int, data: st.DataObject) -> None:
     # Moves are free: where a gang is lost in its start-up, the simulators differ in where its checkpoint is.
     none = np.zeros((zones, zones), dtype=np.int64)
-    inputs = replace(data.draw(simulation_inputs(zones, feasible=True)), ways=ZoneMoveCosts(none.astype(np.float64), none))
+    inputs = replace(
+        data.draw(simulation_inputs(zones, feasible=True)), ways=ZoneMoveCosts(none.astype(np.float64), none)
+    )
     blind = simulate_blind(inputs, CheapestSpot(), GuardMode.EXACT)
     seen = simulate(inputs, AskingPolicy(CheapestSpot()), GuardMode.EXACT)
     assert seen.usd == pytest.approx(blind.usd)
