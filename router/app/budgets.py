@@ -19,7 +19,7 @@ from router.ledger.budget import Budget, BudgetStatus, Scope, budgets_in_force, 
 from router.ledger.entry import CURRENCY
 from router.ledger.month import Month
 from router.showback.report.query import BudgetUse, ReportContext, ReportInputs, ReportQuery
-from router.showback.report.totals import fill_days, forecast_month_end, query_daily_costs
+from router.showback.report.totals import ForecastCosts, query_forecast_costs
 
 if TYPE_CHECKING:
     from router.state.records import NodeRecord
@@ -78,8 +78,7 @@ def _statuses_with_spent(
     """Return the use of each budget with what is spent, of all digits.
 
     Of a report of some teams these are budgets of which all rows are theirs: of the teams, and of their own projects.
-    The forecast is the report's: what is spent and runs, and for the rest of the month the daily mean of usage on up to
-    28 days before now; of the current month alone.
+    The forecast is the report's (:mod:`router.showback.report.forecast`), of what counts for the budget.
     """
     query = setting.query
     budgets = budgets_in(view, store, query.month)
@@ -93,8 +92,8 @@ def _statuses_with_spent(
         shared = setting.rollups.shared_projects | {each for team, each in running or () if not query.admits(team)}
         own = {project for _, project in spent} - shared
         budgets = tuple(each for each in budgets if _is_theirs(each, query.teams, own))
-    daily, today = query_daily_costs(setting)
-    return [_standing(budget, setting, spent, running, daily, today) for budget in budgets]
+    costs = query_forecast_costs(setting)
+    return [_standing(budget, spent, running, costs) for budget in budgets]
 
 
 def _is_theirs(budget: Budget, teams: frozenset[str], projects: Collection[str | None]) -> bool:
@@ -179,21 +178,14 @@ def recent_use(store: StateStore, limits: Limits, now: datetime) -> Limits:
 
 def _standing(
     budget: Budget,
-    setting: ReportContext,
     spent: Mapping[CostOwner, Decimal],
     running: Mapping[CostOwner, Usd] | None,
-    daily: Mapping[CostOwner, Mapping[int, Decimal]],
-    today: int,
+    costs: ForecastCosts,
 ) -> tuple[BudgetStatus, Decimal]:
     used = sum((amount for whose, amount in spent.items() if budget.counts(*whose)), Decimal(0))
     runs = None if running is None else spent_of(budget, running)
-    days: dict[int, Decimal] = {}
-    for whose, costs in daily.items():
-        for day, cost in costs.items() if budget.counts(*whose) else ():
-            days[day] = days.get(day, Decimal(0)) + cost
-    booked = used + _decimal(runs or Usd(0))
-    likely = forecast_month_end(booked, fill_days(days, today), setting.query.now, setting.query.month).middle
-    expected = None if likely is None else _usd(likely)
+    parts = costs.forecast(CURRENCY, {"booked": used, "running": _decimal(runs or Usd(0))}, budget.counts)
+    expected = _usd(parts[-1].middle) if parts else None
     return BudgetStatus(budget, budget.usd or Usd(0), _usd(used), runs, expected), used
 
 

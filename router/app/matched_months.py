@@ -35,9 +35,9 @@ from router.showback import rollups
 from router.showback.facts import COLUMNS, MONEY, MONEY_SQL
 from router.showback.ledger_extract import FORMAT as EXTRACT_FORMAT
 from router.showback.ledger_extract import ExtractManifest, ExtractPart
-from router.showback.reconcile.aggregates import summed_sides_sql
 from router.showback.reconcile.levels import MatchLevel, OutsideEvidence, ResourceKind, unsure_kinds
 from router.showback.reconcile.matching import known_kinds, read_known_kinds, reconcile
+from router.showback.reconcile.variance import summed_sides_sql
 from router.showback.report.rollup_tables import corrections_sql, report_months
 
 if TYPE_CHECKING:

@@ -12,19 +12,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 from router.app.bill_views import BooksView, Segment, seals, segments, view_of
 from router.app.matched_months import MonthMatcher, empty_tables, through_sql
-from router.app.reconcile import define_facts, open_extract, open_matched_books, planned_cuts, rollup_matched
+from router.app.reconcile import (
+    define_facts,
+    finished_orders,
+    open_extract,
+    open_matched_books,
+    planned_cuts,
+    rollup_matched,
+)
 from router.files.duckdb_session import connect, parquet_relation, rows_of
 from router.ledger.entry import CostBasis, LedgerEntryKind
 from router.ledger.month import Month
 from router.showback.bill_store import BillStore
 from router.showback.facts import COLUMNS, FactSource
-from router.showback.focus.words import CATEGORY_OF_ENTRY
+from router.showback.focus.columns import CATEGORY_OF_ENTRY
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
 from router.showback.report.groups import MOST_MONTHS
 from router.showback.report.query import MonthCost, ReportQuery
 from router.showback.report.rollup_tables import (
     RollupTables,
     invoiced_until,
+    ordered_lines,
     planned_relation,
     report_months,
     rollups_of_extract,
@@ -36,7 +44,7 @@ from router.showback.report.rollup_tables import (
 if TYPE_CHECKING:
     import duckdb
 
-    from router.showback.reconcile.aggregates import FactAggregate
+    from router.showback.reconcile.variance import FactAggregate
     from router.state.periods import PeriodClosing
     from router.state.store import StateStore
 
@@ -98,6 +106,7 @@ def open_month_books(store: StateStore, query: ReportQuery, extracts: Path, bill
                     rollups = rollups_of_facts(connection, facts, months, query.now, cuts)
                 else:  # nothing is added to closed books, so they hold what they were closed with
                     rollups = rollups_of_extract(connection, extract.folder, manifest, months, query.now, cuts)
+                _add_orders(rollups, store, connection, plans, query)
                 _keep_teams(rollups, query)
                 yield MonthBooks(
                     rollups=rollups, view=view, manifest=_manifest_upto(manifest, view.head, store), past=past
@@ -117,7 +126,7 @@ def _open_matched(
     store: StateStore, query: ReportQuery, extracts: Path, bills: Path, view: BooksView
 ) -> Iterator[MonthBooks]:
     """Yield the books of an open month, from months that are matched one by one and kept."""
-    from router.showback.reconcile.aggregates import aggregate_summed
+    from router.showback.reconcile.variance import aggregate_summed
 
     months = report_months(query.month)
     with open_extract(store, extracts) as (connection, folder, manifest):
@@ -132,8 +141,10 @@ def _open_matched(
         invoiced = invoiced_until(connection, tables["sums"], "last_end")
         cuts = planned_cuts(store, connection, facts, query.now, view.as_of, invoiced)
         planned = planned_relation(connection, facts, [query.month], query.now, cuts)
+        rollups = rollups_of_summed(connection, tables, facts, months, query.now, cuts)
+        _add_orders(rollups, store, connection, facts, query)
         yield MonthBooks(
-            rollups=rollups_of_summed(connection, tables, facts, months, query.now, cuts),
+            rollups=rollups,
             view=view,
             manifest=manifest,
             bills=view.ids,
@@ -148,7 +159,7 @@ def _open_sealed(
 ) -> Iterator[MonthBooks]:
     """Yield the books of a closed month: all that it was closed with, matched at once."""
 
-    from router.showback.reconcile.aggregates import aggregate_facts
+    from router.showback.reconcile.variance import aggregate_facts
 
     months, month = report_months(query.month), str(query.month)
     with open_matched_books(store, extracts, bills, months[-1], view) as (connection, standing, head, _):
@@ -164,6 +175,15 @@ def _open_sealed(
             aggregates=lambda basis: aggregate_facts(connection, basis, planned=planned, month=month),
             bills_through=through["through"],
         )
+
+
+def _add_orders(
+    rollups: RollupTables, store: StateStore, connection: duckdb.DuckDBPyConnection, plans: str, query: ReportQuery
+) -> None:
+    """Add what is ordered for the rest of the month, which forecasts use."""
+    if query.month == Month.of(query.now):
+        over = finished_orders(store, connection, plans, query.now)
+        rollups.add_orders(ordered_lines(connection, plans, query.month, query.now, over))
 
 
 def _keep_teams(rollups: RollupTables, query: ReportQuery) -> None:

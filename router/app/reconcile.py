@@ -26,9 +26,9 @@ from router.showback.facts import COLUMNS, MONEY, MONEY_SQL
 from router.showback.facts_from_focus import facts_of_charges
 from router.showback.focus.columns import NEWEST_NAMES
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
-from router.showback.reconcile.aggregates import FactAggregate, aggregate_facts
 from router.showback.reconcile.matching import reconcile
 from router.showback.reconcile.outcome import MatchOutcome, read_outcome
+from router.showback.reconcile.variance import FactAggregate, aggregate_facts
 from router.showback.report.rollup_tables import (
     PlannedCuts,
     PlannedJob,
@@ -279,6 +279,16 @@ def planned_cuts(
     to_come = {(plan, job) for plan, job in connection.execute(_TO_COME.format(facts=facts), [now]).fetchall()}
     ended = ended_of_plans(store, to_come | cuts.keys(), as_of) if to_come or cuts else ()
     return cuts | dict.fromkeys(ended)
+
+
+def finished_orders(
+    store: StateStore, connection: duckdb.DuckDBPyConnection, facts: str, now: datetime
+) -> frozenset[PlannedJob]:
+    """Return the plans and jobs of ``facts`` of which nothing is to come: taken over by a later plan, or ended."""
+    rows = rows_of(connection.sql(_TAKEN_OVER.format(facts=facts)))
+    taken = {(row["plan"], row["job"]) for row in rows if row["until"].astimezone(UTC) <= now}
+    to_come = {(plan, job) for plan, job in connection.execute(_TO_COME.format(facts=facts), [now]).fetchall()}
+    return ended_of_plans(store, to_come - taken, None) | taken
 
 
 def _running_since(

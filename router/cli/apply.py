@@ -15,7 +15,7 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.approvals import find_known_plan, load_binding_rules
 from router.cli.console import CommandError, ExitCode
-from router.cli.options import TableOutput, option_error
+from router.cli.options import TableOutput, YesOption, option_error
 from router.cli.plan_check import DEFAULT_GUARD, CurrentBookOption, GuardOptions, exit_code
 from router.cli.site_options import (
     DEFAULT_FILES,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 def apply(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON), as `plan --out` wrote it.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be provisioned; change nothing.")] = False,
     follow: Annotated[
         bool, typer.Option("--follow", help="Stay until every gang has ended; release each as it ends.")

@@ -136,11 +136,12 @@ def show(
 
 Identity = Annotated[str, typer.Argument(metavar="ID", help="ID as `bills list --all` shows it; four digits or more.")]
 Now = Annotated[str | None, typer.Option(metavar="TIME", help="Time of the decision (ISO, with zone).")]
+Reason = Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")]
 
 
 def restore(
     identity: Identity,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")] = "",
+    reason: Reason = "",
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
 ) -> None:
@@ -163,7 +164,7 @@ def restore(
 
 def remove(
     identity: Identity,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")],
+    reason: Reason,
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
 ) -> None:
@@ -189,7 +190,7 @@ def duplicates(
     allow: Annotated[
         bool | None, typer.Option("--permit/--refuse", help="Accept charges that occur twice, or refuse them again.")
     ] = None,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")] = "",
+    reason: Reason = "",
     output: TableOutput = "table",
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,

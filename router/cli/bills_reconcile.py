@@ -120,7 +120,7 @@ def _build_view(query: ReconcileQuery, result: MonthReconciliation, tolerance: R
 
 
 def _dimensions(by: str) -> tuple[str, ...]:
-    from router.showback.reconcile.aggregates import GROUPING_WORDS
+    from router.showback.reconcile.variance import GROUPING_WORDS
 
     names = tuple(word.strip() for word in by.split(","))
     wrong = next((word for word in names if word not in GROUPING_WORDS or names.count(word) > 1), None)

@@ -42,6 +42,7 @@ _MANIFEST_ENDS = ".manifest.json"
 
 URL_HELP = "s3://, gs://, abfs(s):// or file:// URL of a store, or of a manifest in it."
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help=URL_HELP)]
+TrainingFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder in which the training saves.")]
 StepOption = Annotated[
     int | None, typer.Option(min=0, metavar="N", help="Step of the checkpoint; default: the newest good one.")
 ]
@@ -134,7 +135,7 @@ def describe_transfer(moved: TransferResult) -> str:
 
 
 def push(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder in which the training saves.")],
+    folder: TrainingFolder,
     url: UrlArgument,
     step: StepOption = None,
     every: Annotated[bool, typer.Option("--all", help="Copy all checkpoints, the newest first.")] = False,
@@ -350,6 +351,7 @@ STORE, RESUME = "STEPFARE_CHECKPOINT_STORE", "STEPFARE_RESUME_MANIFEST"
 _KEEP, _GRACE = 3, 600.0
 _NOT_FOUND = 127
 _URL_HELP = f"Store, as for push; default: {STORE}, which the agent sets."
+DefaultUrl = Annotated[str | None, typer.Argument(metavar="URL", help=_URL_HELP, show_default=False)]
 _HERE = "from router.cli.main import main; main()"
 
 Keep = Annotated[int, typer.Option(min=1, metavar="N", help="Checkpoints to keep in the store.")]
@@ -357,8 +359,8 @@ Grace = Annotated[float, typer.Option(min=0, metavar="S", help="Seconds for the 
 
 
 def watch(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder in which the training saves.")],
-    url: Annotated[str | None, typer.Argument(metavar="URL", help=_URL_HELP, show_default=False)] = None,
+    folder: TrainingFolder,
+    url: DefaultUrl = None,
     keep: Keep = _KEEP,
     max_mbps: SpeedLimitOption = None,
     parallel: ParallelOption = _PARALLEL,
@@ -401,8 +403,8 @@ def watch(
 
 def run(
     context: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder in which the training saves.")],
-    url: Annotated[str | None, typer.Argument(metavar="URL", help=_URL_HELP, show_default=False)] = None,
+    folder: TrainingFolder,
+    url: DefaultUrl = None,
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- COMMAND", help="Command of the training.", show_default=False)
     ] = None,

@@ -57,6 +57,8 @@ from router.prices.refresh import load_all_tables, load_base_book
 from router.render.record_table import SCHEMA_VERSION, RecordTable, TableColumn, field_columns, json_document
 from router.render.tables import WIDTH, Screen, format_timestamp, wrap_text
 
+TimeLimit = Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")]
+
 
 def select_clouds(names: list[str], file: Path | None) -> tuple[LoadedClouds, dict[str, bool]]:
     """Return the clouds file, and for each cloud to query whether it must answer.
@@ -83,7 +85,7 @@ def stock(
     market: Annotated[Market, typer.Option(help="Market to ask for.")] = Market.SPOT,
     region: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this region; repeatable.")] = None,
     clouds: CloudsFileOption = None,
-    time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "1m",
+    time_limit: TimeLimit = "1m",
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the hints (ISO, with zone).")] = None,
     output: TableOutput = "table",
 ) -> ExitCode:
@@ -145,7 +147,7 @@ QuotasFormat = Literal["table", "json", "limits"]
 def quotas(
     cloud: CloudOption = None,
     clouds: CloudsFileOption = None,
-    time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "2m",
+    time_limit: TimeLimit = "2m",
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the reading (ISO, with zone).")] = None,
     output: Annotated[QuotasFormat, OUTPUT] = "table",
     out: OutOption = None,
@@ -240,7 +242,7 @@ _INDENT = 12
 def doctor(
     cloud: CloudOption = None,
     clouds: CloudsFileOption = None,
-    time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "30s",
+    time_limit: TimeLimit = "30s",
     output: TableOutput = "table",
 ) -> ExitCode:
     """Check identity and permissions in each cloud, without changing anything or showing secrets.

@@ -14,7 +14,7 @@ from pricing.money import ZERO
 from pricing.units import format_count
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
-from router.cli.options import WideListOutput, option_error, wall_clock
+from router.cli.options import WideListOutput, YesOption, option_error, wall_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp
@@ -55,7 +55,7 @@ def remove(
     region: Annotated[
         str | None, typer.Option(metavar="CLOUD/REGION", help="Only the copy in this region. Default: all.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
     settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:
     """Remove copies of data from their buckets, and forget them. The data themselves stay where they are.

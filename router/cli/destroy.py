@@ -16,7 +16,7 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_plans
 from router.cli.console import ExitCode
-from router.cli.options import TableOutput, option_error
+from router.cli.options import TableOutput, YesOption, option_error
 from router.cli.site_options import (
     DEFAULT_FILES,
     SettingsOptions,
@@ -52,7 +52,7 @@ def destroy(
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Release everything.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
     wait: WaitOption = "5m",
     settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:

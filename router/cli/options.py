@@ -115,6 +115,7 @@ TableFormat = Literal["table", "json"]
 TextFormat = Literal["text", "json"]
 ListFormat = Literal["table", "json", "csv"]
 WideListFormat = Literal["table", "wide", "json", "csv"]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file.")]
 OutInsteadOption = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of standard output.")

@@ -33,7 +33,7 @@ from router.cli.site_options import acting_user
 from router.prices.books import SANDBOX, BookDiff, diff_books, load_book
 from router.prices.bookstore import BookStore
 from router.prices.data_folders import books_folder, check_home, history_folder
-from router.prices.quality_gates import GateLimits
+from router.prices.merge import GateLimits
 from router.prices.refresh import OfferImport, RefreshOptions, import_book, load_all_tables
 from router.prices.refresh import refresh as run
 from router.prices.report import RefreshReport

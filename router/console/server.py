@@ -21,8 +21,13 @@ import uvicorn
 from fastapi import FastAPI
 
 from router.console.site import Readiness
-from router.coordinator.connections import DEFAULT_LIMITS, Connection, ConnectionLimits, ConnectionRegistry
-from router.coordinator.handshakes import gate_handshakes
+from router.coordinator.connections import (
+    DEFAULT_LIMITS,
+    Connection,
+    ConnectionLimits,
+    ConnectionRegistry,
+    gate_handshakes,
+)
 from router.coordinator.server import ACCEPT_AT_ONCE, BACKLOG, ListenError, raise_file_limit
 
 GRACE_SECONDS = 10

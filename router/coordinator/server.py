@@ -17,8 +17,13 @@ import uvicorn
 from starlette.applications import Starlette
 
 from router.agent.protocol import CHOSEN_PORTS
-from router.coordinator.connections import DEFAULT_LIMITS, Connection, ConnectionLimits, ConnectionRegistry
-from router.coordinator.handshakes import gate_handshakes
+from router.coordinator.connections import (
+    DEFAULT_LIMITS,
+    Connection,
+    ConnectionLimits,
+    ConnectionRegistry,
+    gate_handshakes,
+)
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())

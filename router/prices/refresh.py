@@ -30,9 +30,8 @@ from router.prices import history
 from router.prices.books import LATEST, SANDBOX
 from router.prices.bookstore import BookStore, StoredBook
 from router.prices.cloud_settings import LoadedClouds
-from router.prices.merge import CloudCounts, MergedBook, drop_unsold, extend_tables, merge_books
+from router.prices.merge import CloudCounts, GateLimits, MergedBook, drop_unsold, extend_tables, merge_books
 from router.prices.pool_availability import read_pool_records
-from router.prices.quality_gates import GateLimits
 from router.prices.refresh_record import write_records
 from router.prices.report import (
     BookReport,

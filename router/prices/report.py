@@ -21,8 +21,7 @@ from providers.errors import (
 from providers.protocol import DroppedRow
 from router.prices.books import SANDBOX
 from router.prices.bookstore import StoredBook
-from router.prices.merge import CloudCounts
-from router.prices.quality_gates import GateRejection
+from router.prices.merge import CloudCounts, GateRejection
 
 
 class RefreshStatus(StrEnum):

@@ -42,8 +42,7 @@ def forecast_starts(
     """
     state = ground.state(zones, at)
     each = ZoneStates(state.up.repeat(DRAWS, 0), state.age_h.repeat(DRAWS, 0))
-    ticks = ground.past + job.ticks(ground.series.tick_s)
-    like = ground.inputs(zones, job, np.zeros((1, ticks), dtype=np.int64))
+    like = ground.inputs(zones, job, np.zeros((1, job.ticks(ground.series.tick_s)), dtype=np.int64))
     inputs = simulate_windows(hazard_model, each, like, at.size * DRAWS, rng)
     length = inputs.up.shape[1] // (at.size * DRAWS)
     usd = ground.usd[zones][:, at].repeat(DRAWS * length, axis=1)  # prices at the time of the quote
@@ -70,7 +69,7 @@ def fit_player(
     It knows nothing after ``end``. ``hazard_model`` is of all zones.
     """
     ticks = job.ticks(ground.series.tick_s)
-    like = ground.inputs(zones, job, np.zeros((1, ground.past + ticks), dtype=np.int64))
+    like = ground.inputs(zones, job, np.zeros((1, ticks), dtype=np.int64))
     usd = ground.usd[zones, :end].mean(axis=1, keepdims=True)
     return policy_for(hazard_model.only(zones), replace(like, spot_usd=np.broadcast_to(usd, like.spot_usd.shape)))
 

@@ -8,7 +8,7 @@ from typing import Any
 from pricing.units import format_count
 from providers.registry import CLOUDS
 from router.prices.books import SANDBOX
-from router.prices.quality_gates import GateRejection
+from router.prices.merge import GateRejection
 from router.prices.report import BookReport, CloudReport, RefreshFailure, RefreshReport, RefreshStatus
 from router.render.record_table import RecordTable, TableColumn, attribute_columns, json_document
 from router.render.tables import PLAIN, Screen, format_timestamp, wrap_text

@@ -34,11 +34,11 @@ from pricing.problems import InvalidInputError
 from providers.registry import find_cloud
 from router.ledger.entry import HOURS, CostItem, MachineUse
 from router.showback.facts import AMOUNT, COLUMNS, TEXT, FactSource, fit_column
+from router.showback.focus.columns import RecordState
 from router.showback.focus.feed import open_feed
 from router.showback.focus.survey import recognise_layout
 from router.showback.focus.texts import read_json
 from router.showback.focus.typed_rows import convert_batch
-from router.showback.focus.words import RecordState
 
 # ISO 4217: no currency.
 NO_CURRENCY: Final = "XXX"

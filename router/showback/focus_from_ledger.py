@@ -20,9 +20,8 @@ from pricing.places import Market
 from router.ledger.entry import CURRENCY, STEPS, CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
 from router.showback.accounts import UNKNOWN, Account, Showback
-from router.showback.focus.columns import Charge
+from router.showback.focus.columns import CATEGORY_OF_ENTRY, Charge, RecordState
 from router.showback.focus.texts import Json
-from router.showback.focus.words import CATEGORY_OF_ENTRY, RecordState
 from router.showback.labels import NO_JOBS, NO_LABELS, Labels
 
 # A price of nine decimals times a quantity of fifteen has the 24 that a cost may have, and the other way round.

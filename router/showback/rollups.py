@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from router.files.duckdb_session import sql_list
+from router.ledger.entry import UNUSED_USES
 from router.showback.facts import AMOUNT_SQL, DAY_US, MONEY_SQL
 
 # The words of a row of ``sums``, beside its sums. ``route``: of data that was moved, from where to where.
@@ -41,6 +43,7 @@ KEYS: Final = (
     "split_method",
 )
 _COMPUTED: Final = {
+    "committed": f"coalesce(market = 'reserved' OR use IN {sql_list(UNUSED_USES)}, false)",
     "correction": "corrects IS NOT NULL",
     "route": "CASE WHEN what = 'egress' THEN CASE WHEN contains(reference, ' -> ') THEN reference ELSE region END END",
 }
@@ -57,6 +60,7 @@ DAY_KEYS: Final = (
     "month",
     "source",
     "category",
+    "committed",
     "correction",
     "team",
     "project",

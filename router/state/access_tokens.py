@@ -11,8 +11,7 @@ from enum import StrEnum
 
 from sqlalchemy import Column, Index, Table, and_, delete, insert, or_, select, update
 
-from router.state.canonical_form import storable_text
-from router.state.columns import SEQUENCE, enum_column
+from router.state.columns import SEQUENCE, enum_column, storable_text
 from router.state.errors import MissingError
 from router.state.rows import StatePart, read_records, record_values
 from router.state.tables import METADATA, moments, texts

@@ -13,7 +13,7 @@ from functools import cached_property
 from sqlalchemy import insert, select, text
 
 from pricing.money import Usd
-from router.state.canonical_form import canonical_json, storable_text
+from router.state.columns import canonical_json, storable_text
 from router.state.database_url import DatabaseFile
 from router.state.errors import StateError
 from router.state.records import AuditEntry

@@ -10,7 +10,7 @@ from pricing.money import Usd
 from router.ledger.budget import Budget, Scope
 from router.ledger.entry import ClosedError, LedgerEntryKind
 from router.ledger.month import Month
-from router.state.canonical_form import storable_text
+from router.state.columns import storable_text
 from router.state.periods import last_closed_month
 from router.state.rows import StatePart
 from router.state.tables import ATTEMPTS, BUDGETS, LEDGER

@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, and_, delete, select
 
 from pricing.places import RegionId
-from router.state.canonical_form import storable_text
+from router.state.columns import storable_text
 from router.state.rows import StatePart, insert_or_update, record_values
 from router.state.tables import record_table
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from sqlalchemy import ColumnElement, Table, delete, select, update
 
-from router.state.canonical_form import canonical_json
+from router.state.columns import canonical_json
 from router.state.rows import StatePart, insert_if_absent
 from router.state.tables import METADATA, counts, moments, texts
 

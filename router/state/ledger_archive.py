@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, insert, select
 
 from router.ledger.month import Month
-from router.state.canonical_form import storable_text
+from router.state.columns import storable_text
 from router.state.errors import ConcurrentChangeError, StateError
 from router.state.ledger_backup import read_state_id
 from router.state.ledger_file import (

@@ -22,7 +22,7 @@ from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
-from router.state.canonical_form import storable_moment, storable_nanos, storable_number, storable_text
+from router.state.columns import storable_moment, storable_nanos, storable_number, storable_text
 
 Value = str | int | None
 Row = tuple[Any, ...]

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from router.ledger.entry import LedgerEntry, LedgerEntryKind, book_entry
 from router.ledger.month import Month
-from router.state.canonical_form import storable_text
+from router.state.columns import storable_text
 from router.state.errors import ConcurrentChangeError, ConflictError
 from router.state.ledger_rows import (
     Row,

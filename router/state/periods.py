@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Index, func, insert, select
 from pricing.money import Usd
 from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
-from router.state.canonical_form import canonical_json, storable_text
+from router.state.columns import canonical_json, storable_text
 from router.state.errors import ConcurrentChangeError, ExistsError, StateError
 from router.state.ledger_rows import BEGINNING
 from router.state.ledger_table import read_head

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Index, Select, delete, func, select
 
 from pricing.money import ZERO, Usd
 from router.access.identity import TeamFilter
-from router.state.canonical_form import canonical_json, storable_text
+from router.state.columns import canonical_json, storable_text
 from router.state.errors import UnreadableError
 from router.state.rows import StatePart, in_batches, insert_or_update, read_records, record_values
 from router.state.tables import FACTS, JOBS, PLANS, record_table

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Index, select, update
 
-from router.state.canonical_form import storable_text
+from router.state.columns import storable_text
 from router.state.rows import StatePart, insert_or_update, record_values
 from router.state.tables import record_table
 

@@ -16,8 +16,7 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Index, delete, func, insert, or_, select, update
 
-from router.state.canonical_form import canonical_json, storable_text
-from router.state.columns import ConvertedColumn
+from router.state.columns import ConvertedColumn, canonical_json, storable_text
 from router.state.plans import MadePlanEntry, put_plan_in_transaction
 from router.state.rows import StatePart, read_records, record_values
 from router.state.tables import record_table

@@ -24,8 +24,8 @@ from pricing.history import PricePoint
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from router.prices import history
+from router.prices.history import write_part
 from router.prices.history_sql import connect, lock_for_writing, to_microseconds
-from router.prices.history_write import write_part
 
 T = TypeVar("T")
 SERIES = 5_000

@@ -27,6 +27,7 @@ from tests.bench import (
     bills,
     coordinator,
     ledger,
+    month_forecast,
     orders,
     price_history,
     quotes,
@@ -101,6 +102,7 @@ def make_parts(asked: argparse.Namespace) -> dict[str, Callable[[], object]]:
         "upload": lambda: upload.main(1 if asked.small else 64, 1),
         "bills": lambda: bills.main(words("--megabytes", "1")),
         "showback": lambda: showback.main(words("--rows", "20000", "--new", "1000")),
+        "month-forecast": lambda: month_forecast.main(words("--seeds", "0", "1", "--kinds", "fee")),
     }
 
 

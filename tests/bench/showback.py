@@ -32,10 +32,16 @@ from router.ledger.month import Month
 from router.showback.bill_import import _bill
 from router.showback.bill_store import BillPartWriter, BillStore
 from router.showback.bills import Delivery
-from router.showback.facts_from_ledger import SCHEMA
 from router.showback.focus.columns import NEWEST, written_columns
 from router.showback.focus.typed_rows import arrow_schema
-from router.showback.ledger_extract import ExtractManifest, ExtractPart, LedgerExtract, write_manifest, write_part
+from router.showback.ledger_extract import (
+    SCHEMA,
+    ExtractManifest,
+    ExtractPart,
+    LedgerExtract,
+    write_manifest,
+    write_part,
+)
 from router.state.ledger_rows import BEGINNING, Row, chain_rows, entry_values
 from router.state.ledger_table import insert_rows
 from router.state.store import StateStore

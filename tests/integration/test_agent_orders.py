@@ -21,7 +21,7 @@ from tests.support.busy import in_time, on_a_busy_machine
 from tests.support.coordinations import ATTEMPT, Scene, scene
 from tests.support.coordinator import Coordinator
 from tests.support.metadata_service import MetadataService
-from tests.support.present import present
+from tests.support.narrowed import present
 
 TOKEN = "token-canary-77e1"
 # So that nothing is heard by heartbeats.

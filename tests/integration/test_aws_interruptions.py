@@ -30,8 +30,8 @@ from router.state.store import StateStore
 from tests.support.aws_service import make_app
 from tests.support.aws_service_session import NOW, NOW_TEXT, nobody, settings, somebody
 from tests.support.coordinations import Clock
+from tests.support.narrowed import present
 from tests.support.new_state import open_state
-from tests.support.present import present
 from tests.support.repository import ROOT
 from tests.support.service import CALL_LIMIT_S, closed_port, in_thread
 from tests.support.state_values import attempt, node

@@ -18,7 +18,7 @@ from router.checkpoints.checkpoints import find_complete_checkpoints, list_steps
 from router.checkpoints.object_store import FolderStore, IncompleteCheckpointError
 from router.checkpoints.transfer import TransferLimits, transfer_checkpoint, verify_checkpoint
 from tests.support.gcs_emulator import gcs_emulator, gcs_url
-from tests.support.present import present
+from tests.support.narrowed import present
 from tests.support.service import closed_port
 from tests.support.stored_checkpoints import newest, save
 

@@ -19,8 +19,8 @@ from router.checkpoints.transfer import TransferLimits, verify_checkpoint
 from tests.support.agents import agents
 from tests.support.command import run
 from tests.support.coordinator import Coordinator
+from tests.support.narrowed import present
 from tests.support.object_store import ObjectStore, object_store
-from tests.support.present import present
 from tests.support.stored_checkpoints import newest, save, steps
 
 STEPFARE = str(Path(sys.executable).parent / "stepfare")

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from router.cli.console import ExitCode
 from router.controller.history.events import EventLevel
 from router.controller.report import notify
 from router.controller.report.notify import Channel
-from router.ledger.entry import LedgerEntry
+from router.ledger.entry import LedgerEntry, LedgerEntryKind
 from router.state.audit import verify_chain
+from router.state.records import Phase
 from router.state.store import StateStore
 from tests.support.command import run, write_job
 from tests.support.new_state import open_state
@@ -156,6 +158,30 @@ def test_check_has_what_is_spent_what_still_runs_and_a_forecast(home: Path) -> N
     ]
     (past,) = records("check", "--month", "2026-10")[:1] or ({"none": True},)
     assert past == {"none": True}
+
+
+def test_a_forecast_has_what_is_ordered_until_a_later_plan_or_the_end_of_the_job(home: Path) -> None:
+    """Ten days of 5 dollars; of the 20 to come the first two have an order of 100 together: 50 + 100 + 18 x 5."""
+    now = datetime(2026, 11, 11, tzinfo=UTC)
+    budget("set", "1000", "--all")
+    order: dict[str, Any] = {"kind": LedgerEntryKind.PLANNED, "attempt": "", "rank": None, "job": "later", "start": now}
+    order |= {"end": now + timedelta(days=2), "machines": 1, "quantity": Fraction(48)}
+    with opened(home) as store:
+        store.ledger.add(daily(10, "5"))
+        first = {**order, "plan": "a" * 64, "usd": Usd.parse("700"), "recorded_at": now - timedelta(hours=3)}
+        second = {**order, "plan": "b" * 64, "usd": Usd.parse("100"), "recorded_at": now - timedelta(hours=2)}
+        store.ledger.add([entry("first", **first), entry("second", **second)])
+    (status,) = records("check")
+    assert (status["spent_usd"], status["forecast_usd"]) == ("50.00", "240.00")
+    done = run("showback", "--month", "2026-11", "--now", AT, "-o", "json")
+    parts = {row["part"]: row["forecast"] for row in json.loads(done.stdout)["sections"]["forecast"]["rows"]}
+    assert parts == {"booked": "50", "orders": "100", "nights": "90", "all": "240"}
+    wide = run("showback", "--month", "2026-11", "--now", AT, "-o", "wide").stdout
+    assert "FORECAST BY PARTS" in wide
+    finished: dict[str, Any] = {"phase": Phase.FINISHED, "result": "finished", "result_at": now, "gone_at": now}
+    with opened(home) as store:
+        store.attempts.add(attempt(plan="b" * 64, job="later", **finished), [])
+    assert records("check")[0]["forecast_usd"] == "150.00"
 
 
 def test_a_hard_budget_that_is_exceeded_ends_with_four(home: Path) -> None:

@@ -24,7 +24,7 @@ from pricing.problems import InvalidInputError
 from providers.protocol import FetchResult
 from router.prices import history
 from router.prices.bookstore import BookStore
-from router.prices.quality_gates import GateLimits
+from router.prices.merge import GateLimits
 from router.prices.refresh import import_book
 from router.prices.refresh_record import read_records
 from tests.support import neocloud_service

@@ -23,7 +23,7 @@ from router.console.server import GRACE_SECONDS, listening
 from router.coordinator.server import MAX_OPEN_FILES, ListenError
 from tests.support.console import console_client, query_context
 from tests.support.listening import listening_port
-from tests.support.present import present
+from tests.support.narrowed import present
 from tests.support.repository import ROOT
 
 COMMAND = str(Path(sys.executable).with_name("stepfare"))

@@ -19,7 +19,7 @@ from router.state.records import Phase
 from tests.support.agents import agents
 from tests.support.coordinations import TOKEN, Scene, scene
 from tests.support.coordinator import Coordinator
-from tests.support.present import present
+from tests.support.narrowed import present
 from tests.support.repository import ROOT
 
 SECRET = "secret-canary-77b1e0"

@@ -15,8 +15,7 @@ import pytest
 
 from router.app.controller import is_serving
 from router.coordinator.app import make_app
-from router.coordinator.connections import ConnectionLimits
-from router.coordinator.handshakes import HandshakeQueue, gate_handshakes
+from router.coordinator.connections import ConnectionLimits, HandshakeQueue, gate_handshakes
 from router.coordinator.server import CoordinatorServer
 from tests.support.busy import on_a_busy_machine
 from tests.support.certificates import write_certificate

@@ -24,7 +24,7 @@ from router.state.errors import UnreadableError
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.tables import ATTEMPTS, NODES
 from tests.support.bare_site import bare_site
-from tests.support.present import present
+from tests.support.narrowed import present
 from tests.support.state_values import NOW, attempt, node
 
 MINUTE = timedelta(minutes=1)

@@ -14,8 +14,7 @@ from pricing.money import UsdPerHour
 from pricing.offers import Offer, is_stale
 from pricing.places import Market
 from providers.protocol import FetchResult
-from router.prices.merge import MergedBook, merge_books
-from router.prices.quality_gates import GateLimits
+from router.prices.merge import GateLimits, MergedBook, merge_books
 from tests.support.made_up_book import book
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)

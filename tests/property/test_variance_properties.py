@@ -13,8 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router.showback.apportion import exact_sum
-from router.showback.reconcile.aggregates import GROUPING_WORDS, FactAggregate, FactSide
-from router.showback.reconcile.variance import VarianceBridge, VarianceBucket, compute_variances
+from router.showback.reconcile.variance import (
+    GROUPING_WORDS,
+    FactAggregate,
+    FactSide,
+    VarianceBridge,
+    VarianceBucket,
+    compute_variances,
+)
 
 quick = settings(deadline=None, max_examples=150)
 decimals = st.integers(-(10**31), 10**32).map(lambda n: Decimal(n).scaleb(-24, Context(prec=60)))

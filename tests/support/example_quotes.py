@@ -15,11 +15,11 @@ from router.quotes.quote import Driver, Leg, Likely, Quote, QuoteEvidence, Somew
 from router.render.figures import MARKET_WORDS
 from router.spot.live.selection import default_run_policy
 from router.spot.policies import QUOTED_RULE
+from router.spot.policies.our_policy import QUOTED_DESCRIPTION
 from tests.support.metered_stage import Place
 
 _HOUR = timedelta(hours=1)
 _BOOK_AS_OF = datetime(2026, 11, 1, tzinfo=UTC)
-_POLICY = "foresight in the exact safety net"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,10 @@ def _quote(promise: Promise, p50: Usd, p90: Usd) -> Quote:
         places=(somewhere,),
         run=(Leg(start, start + takes, where, market),),
         conditions=(
-            f"started at {start:%Y-%m-%d %H:%MZ}, run by {_POLICY}",
+            f"started at {start:%Y-%m-%d %H:%MZ}, run by {QUOTED_DESCRIPTION}",
             "prices stay as they are in the price book",
         ),
-        policy=_POLICY,
+        policy=QUOTED_DESCRIPTION,
         draws=400,
         seed=0,
         book_digest="0" * 64,

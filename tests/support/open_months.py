@@ -24,7 +24,7 @@ from router.showback import rollups
 from router.showback.bill_import import import_bills
 from router.showback.bill_store import BillStore
 from router.showback.bills import DeliveryKind
-from router.showback.reconcile.aggregates import summed_sides_sql
+from router.showback.reconcile.variance import summed_sides_sql
 from router.showback.report.query import MonthCost, ReportQuery
 from router.showback.report.rollup_tables import corrections_sql, report_months
 from tests.support.made_up_bill import Account, Row, tagged, write_bill

@@ -14,7 +14,7 @@ from router.backtest.scores import ShownWindow, follow_window
 from router.backtest.windows import AS_RUN, POLICIES, BacktestCell, BacktestSite, WindowLayout, find_backtest_policy
 from router.backtest.windows import CheckpointMove as Moved
 from router.jobs.run_policy import RunPolicy
-from router.spot.live.as_run import _pool_lookup, play_as_run
+from router.spot.live.as_run import play_as_run, pool_lookup
 from router.spot.live.pool_backoff import compute_backoff_end
 from router.spot.live.selection import build_policy, default_run_policy
 from router.spot.policies import Rule
@@ -76,7 +76,7 @@ def test_the_back_test_decides_as_the_watcher_tick_for_tick(ticks: int) -> None:
     log = log_of(inputs, small(ticks), past=past)
     assert len({tick for _, tick, _, _ in log}) > 80
     assert {type(decision) for _, _, _, decision in log} >= {MoveDecision, WaitDecision}
-    fresh = build_policy(small(ticks), watched=_pool_lookup(past, inputs))
+    fresh = build_policy(small(ticks), watched=pool_lookup(past, inputs))
     for row, tick, seen, decision in log:
         assert fresh.decide(seen) == decision, (row, tick)
     anew = log_of(inputs, small(ticks), keeps=False, past=past)

@@ -15,7 +15,7 @@ from providers.notices import CloudNotice, QueueBatch, QueueMessage
 from providers.protocol import NoticeKind
 from router.agent.imds import MachineNotice
 from router.agent.imds_aws import Ec2InstanceWatch
-from tests.support.present import present
+from tests.support.narrowed import present
 
 AT = datetime(2026, 11, 21, 18, tzinfo=UTC)
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from router.agent.helper.stepfare_checkpoint import Agent, Checkpoints, Good, NotSavedError
-from tests.support.present import present
+from tests.support.narrowed import present
 from tests.support.repository import ROOT
 
 HELPER = ROOT / "router" / "agent" / "helper" / "stepfare_checkpoint.py"

@@ -37,7 +37,7 @@ from router.checkpoints.object_store import (
     open_checkpoint_store,
 )
 from router.checkpoints.transfer import CHUNK, TransferLimits, TransferResult, transfer_checkpoint, verify_checkpoint
-from tests.support.present import present
+from tests.support.narrowed import present
 from tests.support.stored_checkpoints import newest, save, steps
 
 

@@ -39,7 +39,7 @@ from router.ledger.entry import GB, CostItem
 from router.state.records import Attempt, Phase
 from tests.support.bare_site import bare_site
 from tests.support.made_up_book import book
-from tests.support.present import present
+from tests.support.narrowed import present
 from tests.support.repository import ROOT
 from tests.support.scenes import NORTH, NOW
 from tests.support.state_values import attempt, node

@@ -25,8 +25,8 @@ from router.state.records import Attempt, Phase
 from tests.bench.storm import site_of
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_job, make_limits
+from tests.support.narrowed import present
 from tests.support.new_state import open_state
-from tests.support.present import present
 from tests.support.state_values import HOUR, NOW, attempt, node
 
 DAY = timedelta(days=1)

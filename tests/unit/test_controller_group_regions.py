@@ -26,8 +26,8 @@ from router.controller.supervise.replanner import (
 from router.spot.policies.interface import Decision, Observation, StayDecision
 from router.state.records import Attempt, Phase
 from tests.bench.storm import HERE, book, fill, site_of
+from tests.support.narrowed import present
 from tests.support.new_state import open_state
-from tests.support.present import present
 from tests.support.state_values import NOW
 
 HOME = RegionId(HERE[0], HERE[1])

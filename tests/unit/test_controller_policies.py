@@ -28,8 +28,8 @@ from router.spot.policies.greedy import GreedyPolicy
 from router.spot.policies.interface import Decision, MoveDecision, Observation, PolicyEvent, StayDecision, WaitDecision
 from router.state.records import Attempt, Phase, Shortage
 from tests.bench.storm import HERE, book, fill, site_of
+from tests.support.narrowed import present
 from tests.support.new_state import open_state
-from tests.support.present import present
 from tests.support.state_values import HOUR, NOW
 
 ONE = "gang-000"  # it has a deadline

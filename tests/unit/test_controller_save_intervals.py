@@ -33,8 +33,8 @@ from router.state.records import Attempt, Phase
 from tests.bench.storm import site_of
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import simple_job
+from tests.support.narrowed import present
 from tests.support.new_state import open_state
-from tests.support.present import present
 from tests.support.state_values import HOUR, NOW, attempt, node
 
 SPOT = offer("aws/north-1", "p9.48xlarge", "spot", "20", interruptions=0.05)

@@ -23,7 +23,7 @@ from router.deploy.deploy_settings import Deploy
 from router.state.errors import BusyError
 from router.state.records import Attempt, Phase
 from tests.support.coordinations import ATTEMPT, NOW, TOKEN, Clock, Scene, gang_records, scene
-from tests.support.present import present
+from tests.support.narrowed import present
 
 CONTINUE: tuple[int, dict[str, Any]] = (200, {"order": "continue"})
 STOP = (200, {"order": "stop"})

@@ -47,7 +47,7 @@ from router.state.records import Attempt, Phase
 from tests.support.bare_site import bare_site
 from tests.support.busy import eventually
 from tests.support.made_up_book import book
-from tests.support.present import present
+from tests.support.narrowed import present
 from tests.support.scenes import NORTH, NOW, SOUTH, a_job
 from tests.support.state_values import attempt, node
 

@@ -18,7 +18,7 @@ from router.agent.starters import IN_CONTAINER, check_fabric, command_line, cont
 from router.controller.workspace.bootstrap import FABRIC_SCRIPTS
 from router.jobs.measured_speed import explain_network
 from router.jobs.speed import bus_bandwidth
-from tests.support.present import present
+from tests.support.narrowed import present
 
 # Of https://github.com/crazyguitar/aws-gpu-communication-benchmark and others: machines, GB/s of 1 GiB all-reduced.
 PUBLISHED = [

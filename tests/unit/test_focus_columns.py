@@ -12,8 +12,8 @@ import pytest
 from focus_data_toolkit.model import load_model
 from focus_data_toolkit.schema import registry
 
-from router.showback.focus import words
 from router.showback.focus.columns import (
+    CATEGORY_OF,
     FOCUS_COLUMNS,
     NEWEST,
     OWN_COLUMNS,
@@ -57,7 +57,7 @@ def test_a_column_is_what_the_model_says(column: typing.Any) -> None:
 
 
 def test_each_subcategory_has_the_parent_that_the_model_gives_it() -> None:
-    assert load_model()["service_subcategory_parents"] == words.CATEGORY_OF
+    assert load_model()["service_subcategory_parents"] == CATEGORY_OF
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -10,7 +10,7 @@ import pytest
 from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market
-from router.prices.quality_gates import GateLimits, hold_back
+from router.prices.merge import GateLimits, hold_back
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 YESTERDAY = date(2026, 11, 20)

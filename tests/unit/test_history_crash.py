@@ -22,7 +22,7 @@ from pricing import atomic_file
 from pricing.history import PricePoint
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from router.prices import history, history_write
+from router.prices import history
 
 def points(n):
     at = datetime(2026, 11, 1, tzinfo=UTC)
@@ -72,7 +72,7 @@ def test_a_writer_killed_at_any_step_leaves_a_month_whole_or_not_at_all(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("killed_at", ["os.fsync = die", "history_write.remove_parts = die"])
+@pytest.mark.parametrize("killed_at", ["os.fsync = die", "history.remove_parts = die"])
 def test_a_merge_that_is_killed_changes_no_answer(killed_at: str, tmp_path: Path) -> None:
     done = writer("for n in range(3): history.append(folder, points(n))", tmp_path)
     assert done.communicate() == ("", "")
@@ -89,7 +89,7 @@ def test_a_merge_that_is_killed_changes_no_answer(killed_at: str, tmp_path: Path
 
 def test_a_writer_killed_at_a_random_moment_keeps_what_it_had_acknowledged(tmp_path: Path) -> None:
     code = "for n in range(1000): history.append(folder, points(n)); print(n, flush=True)"
-    killed = writer(f"history_write.MOST_PARTS = 3\n{code}", tmp_path)
+    killed = writer(f"history.MOST_PARTS = 3\n{code}", tmp_path)
     assert killed.stdout is not None
     killed.stdout.readline()
     time.sleep(0.7)
@@ -120,7 +120,7 @@ def test_a_disk_without_room_leaves_what_was_there(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_writers_at_the_same_time_lose_nothing_and_store_nothing_twice(tmp_path: Path) -> None:
-    code = "history_write.MOST_PARTS = 3\nprint(sum(history.append(folder, points(n)).written for n in range({})))"
+    code = "history.MOST_PARTS = 3\nprint(sum(history.append(folder, points(n)).written for n in range({})))"
     rivals = [writer(code.format(numbers), tmp_path) for numbers in ("6", "3, 9")]
     # A reader all the while: never an error, never fewer points than before.
     sizes = [0]

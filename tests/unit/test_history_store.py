@@ -13,7 +13,7 @@ import pytest
 from filelock import FileLock
 
 from pricing.problems import InvalidInputError
-from router.prices import history, history_sql, history_write
+from router.prices import history, history_sql
 from tests.support.price_points import a_point, parts_of, read_back, rows_on_disk
 
 
@@ -124,18 +124,18 @@ def test_parts_are_merged_by_the_way_and_a_large_one_seldom(tmp_path: Path) -> N
     large = max(parts_of(tmp_path), key=lambda part: part.stat().st_size)
     for i in range(34):
         history.append(tmp_path, [a_point(i, "5", source="another")])
-        assert len(parts_of(large.parents[1])) <= history_write.MOST_PARTS + 1
+        assert len(parts_of(large.parents[1])) <= history.MOST_PARTS + 1
     assert large.exists()
     assert len(history.read_series(tmp_path, history.Selection(sources=("another",)))) == 34
 
 
 def test_a_merge_that_finds_no_room_does_not_fail_the_append(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_write, "MOST_PARTS", 2)
+    monkeypatch.setattr(history, "MOST_PARTS", 2)
 
     def no_room(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(history_write, "_merge", no_room)
+    monkeypatch.setattr(history, "_merge", no_room)
     assert len(three_parts(tmp_path)) == 3
     assert len(read_back(tmp_path)) == 3
 

@@ -14,8 +14,7 @@ from pricing.places import Market, make_unknown_region
 from pricing.pool_experience import ExperienceKind, PoolExperience
 from pricing.risk import RiskSignal
 from providers.protocol import FetchResult
-from router.prices.merge import MergedBook, extend_tables, merge_books
-from router.prices.quality_gates import GateLimits
+from router.prices.merge import GateLimits, MergedBook, extend_tables, merge_books
 from tests.support.made_up_book import book as a_book
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)

@@ -11,7 +11,7 @@ import pytest
 
 from router.ledger.entry import MachineUse
 from router.render.showback_view import month_page_of
-from router.showback.focus.words import WASTE_KINDS
+from router.showback.focus.columns import WASTE_KINDS
 from router.showback.report.query import BudgetUse, JobDue, MonthCost
 from router.showback.report.spending import WASTE_ACTIONS
 from router.showback.report.values import ShowbackReport

@@ -7,7 +7,7 @@ import pytest
 
 from router.spot.availability.hazard_model import HazardModel
 from router.spot.policies import our_policy
-from router.spot.policies.foresight_policies import ForesightPolicy
+from router.spot.policies.asking_policy import AskingPolicy
 from router.spot.policies.our_policy import (
     OnDemandNow,
     build_expected_inputs,
@@ -101,4 +101,4 @@ def test_our_policy_waits_for_no_spot_that_never_comes() -> None:
     never, usual = (known_hazards(np.full(2, 0.1), np.full(2, back), 100.0) for back in (1e-6, 0.5))
     assert policy_for(never, like) == quoted_policy_for(never, like) == OnDemandNow()
     assert type(policy_for(usual, like)) is not OnDemandNow
-    assert type(quoted_policy_for(usual, like)) is ForesightPolicy
+    assert type(quoted_policy_for(usual, like)) is AskingPolicy

@@ -16,10 +16,15 @@ from router.ledger.entry import CostBasis
 from router.ledger.month import Month
 from router.render.showback_text import as_wide
 from router.render.tables import Screen
-from router.showback.reconcile.aggregates import FactAggregate, aggregate_facts
 from router.showback.reconcile.findings import FindingKind, ReconcileTolerance, collect_findings
 from router.showback.reconcile.outcome import ExchangeRate, MatchOutcome, convert_currencies, read_outcome
-from router.showback.reconcile.variance import VarianceBridge, VarianceBucket, compute_variances
+from router.showback.reconcile.variance import (
+    FactAggregate,
+    VarianceBridge,
+    VarianceBucket,
+    aggregate_facts,
+    compute_variances,
+)
 from router.showback.report.rollup_tables import planned_relation
 from router.showback.report.values import ShowbackReport
 from tests.support.planted import planted

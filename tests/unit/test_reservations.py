@@ -31,7 +31,7 @@ from router.planning.problem.remaining_work import fits_reservations
 from router.prices.read_limits import build_limits_file
 from router.render.plan_text import table
 from router.render.status_text import as_table
-from router.showback.facts_from_ledger import facts_of_rows
+from router.showback.ledger_extract import facts_of_rows
 from router.spot.venues import build_quote_options, unquotable_reason
 from router.state.ledger_rows import BEGINNING, chain_rows, entry_values
 from router.state.ledger_table import columns_from_rows

@@ -24,8 +24,7 @@ from router.files.duckdb_session import connect
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
 from router.showback import rollups
-from router.showback.facts_from_ledger import SCHEMA, facts_of_rows
-from router.showback.ledger_extract import FORMAT, ExtractManifest, LedgerExtract, read_manifest
+from router.showback.ledger_extract import FORMAT, SCHEMA, ExtractManifest, LedgerExtract, facts_of_rows, read_manifest
 from router.state.ledger_rows import BEGINNING, chain_rows, entry_values
 from router.state.ledger_table import columns_from_rows
 from router.state.store import StateStore

@@ -21,7 +21,7 @@ from router.render.showback_text import as_markdown, as_table, as_wide
 from router.render.showback_view import month_page_of
 from router.render.tables import Screen
 from router.showback.apportion import sum_known
-from router.showback.reconcile.aggregates import FactAggregate, FactSide
+from router.showback.reconcile.variance import FactAggregate, FactSide
 from router.showback.report.change import SeriesDay, ThingCost, explain_change, find_anomaly
 from router.showback.report.export import report_to_csv, report_to_workbook
 from router.showback.report.query import (
@@ -31,7 +31,6 @@ from router.showback.report.query import (
     ReportInputs,
     ReportQuery,
 )
-from router.showback.report.totals import forecast_month_end
 from router.showback.report.values import CellKind, ShowbackReport, short_text
 from router.showback.shared_costs import SharingMethod
 from tests.support.showback_reports import (
@@ -274,24 +273,29 @@ def test_the_change_of_a_report_is_that_of_its_totals() -> None:
     assert sum_known(buckets.values()) == total["change"]
 
 
-def test_a_forecast_is_a_range_around_what_days_cost() -> None:
-    """Ten days at 10: twenty left, no spread. Days of 5 and 15: sd = sqrt(10 x 25 / 9), x sqrt(20) x 1.2816."""
-    now = datetime(2026, 11, 11, tzinfo=UTC)
-    even = forecast_month_end(Decimal(100), [Decimal(10)] * 10, now, NOVEMBER)
-    assert [even.low, even.middle, even.high] == [300, 300, 300]
-    other = forecast_month_end(Decimal(100), [Decimal(5), Decimal(15)] * 5, now, NOVEMBER)
-    assert other.middle == 300
-    assert other.high == Decimal("330.21")
-    assert other.low == Decimal("269.79")
-    assert forecast_month_end(Decimal(100), [Decimal(10)] * 3, now, NOVEMBER).middle is None
-
-
 def test_a_month_that_is_over_has_no_forecast_and_an_open_one_has() -> None:
     days = [usage("10", NOON + timedelta(days=n)) for n in range(8)]
     over = report_of_rows(days)
     assert one(over, "totals")["forecast"] is None
     open_month = report_of_rows(days, now=datetime(2026, 11, 11, tzinfo=UTC))
     assert one(open_month, "totals")["forecast"] == Decimal("80") + 20 * Decimal(10)
+    parts = {row["part"]: row["forecast"] for row in rows_of(open_month, "forecast")}
+    assert parts == {"booked": 80, "nights": 200, "all": 280}
+    assert rows_of(over, "forecast") == []
+    assert over.section("forecast").notes == ("No forecast: the month is over.",)
+
+
+def test_a_reservation_and_a_fee_of_two_months_are_parts_of_the_forecast() -> None:
+    """From the third day on, 10 a day on spot and 4 reserved, and 50 on the 28th of both months before."""
+    days = [usage("10", NOON + timedelta(days=n)) for n in range(8)]
+    days += [usage("4", NOON + timedelta(days=n), market="reserved") for n in range(8)]
+    for month in (9, 10):
+        begin = datetime(2026, month, 28, tzinfo=UTC)
+        said = {"source": "added", "category": "Purchase", "what": "other", "month": f"2026-{month:02d}"}
+        days.append(cost("50", start=begin, end=begin + timedelta(days=1), **said))
+    report = report_of_rows(days, now=datetime(2026, 11, 11, tzinfo=UTC))
+    parts = {row["part"]: row["forecast"] for row in rows_of(report, "forecast")}
+    assert parts == {"booked": 112, "charges": 50, "commitments": 80, "nights": 200, "all": 442}
 
 
 def test_an_unusual_day_and_its_likely_cause() -> None:

@@ -19,8 +19,7 @@ from providers.protocol import FetchResult
 from router.config.catalogue_files import read_catalogue
 from router.prices.books import load_book
 from router.prices.bookstore import BookStore
-from router.prices.merge import drop_unsold
-from router.prices.quality_gates import GateLimits
+from router.prices.merge import GateLimits, drop_unsold
 from router.prices.refresh import import_book, load_base_book
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

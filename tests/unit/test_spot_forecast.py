@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from router.spot.availability.hazard_model import PAST_H, HazardModel, ZoneStates, simulate_windows
+from router.spot.availability.hazard_model import HazardModel, ZoneStates, simulate_windows
 from router.spot.policies.published.baselines import GreedySpot, UniformProgress
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import GuardMode, WindowOutcomes, simulate
@@ -69,25 +69,14 @@ def test_more_drift_and_fewer_hours_are_wider() -> None:
     assert width(rates(2.0, 2.0, hours=1, drift=0.1, zones=1)) > 1.3 * base
 
 
-def test_what_was_before_a_window_is_what_the_sky_says() -> None:
-    state = ZoneStates(np.array([True, False]), np.array([2.5, 100.0]))
-    inputs = simulate_windows(rates(0.5, 0.5), state, like(), 50, np.random.default_rng(3))
-    up, known = inputs.before(PAST_H * HOUR_S // TICK_S)
-    assert known.all()
-    assert up[0, :, -15:].all()
-    assert not up[0, :, -16].any()
-    assert not up[1].any()
-
-
-def test_without_a_sky_availability_is_usual_before_and_after() -> None:
+def test_without_a_sky_availability_is_usual_at_first_and_later() -> None:
     outlook = rates(0.25, 0.75, hours=1e6, drift=0.0)
     inputs = simulate_windows(outlook, None, like(), 3000, np.random.default_rng(4))
-    up, _ = inputs.before(PAST_H * HOUR_S // TICK_S)
     swung = 0.714  # the mean of 1 / (1 + exp(2 a) / 3) over the scarcities a
-    assert up[:, :, -1].mean() == pytest.approx(swung, abs=0.02)
     length = inputs.up.shape[1] // 3000
-    last = inputs.up.reshape(2, 3000, length)[:, :, -1]
-    assert last.mean() == pytest.approx(swung, abs=0.02)
+    by_tick = inputs.up.reshape(2, 3000, length)
+    assert by_tick[:, :, 0].mean() == pytest.approx(swung, abs=0.02)
+    assert by_tick[:, :, -1].mean() == pytest.approx(swung, abs=0.02)
     assert (np.diff(inputs.starts) == length).all()
 
 
@@ -101,18 +90,6 @@ def test_zones_of_a_region_go_together_and_those_of_two_do_not() -> None:
         together.append(float(np.mean(last[0] == last[1])))
     assert together[0] > 0.53
     assert together[1] == pytest.approx(0.5, abs=0.02)
-
-
-def test_the_past_of_a_window_changes_as_often_as_its_hazards_say() -> None:
-    hazards = rates(0.2, 0.6, hours=1e7, drift=0.0)
-    state = ZoneStates(np.array([True, True]), np.array([TICK_S / HOUR_S] * 2))
-    inputs = simulate_windows(hazards, state, like(), 4000, np.random.default_rng(5))
-    up, _ = inputs.before(PAST_H * HOUR_S // TICK_S)
-    was, then = up[:, :, :-2], up[:, :, 1:-1]
-    step = TICK_S / HOUR_S
-    # looked at from the known end: how long a state had lasted, seen backwards
-    assert (was & ~then).sum() / (~then).sum() == pytest.approx(1 - np.exp(-0.6 * step), rel=0.03)
-    assert (~was & then).sum() / then.sum() == pytest.approx(1 - np.exp(-0.2 * step), rel=0.03)
 
 
 def test_the_exact_net_meets_the_deadline_and_none_does_not() -> None:

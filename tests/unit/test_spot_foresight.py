@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from router.spot.availability.hazard_model import CLASSES, HazardModel
-from router.spot.policies import backward_induction
+from router.spot.policies.foresight import shift_matrix, slack_grid
 from router.spot.policies.foresight_policies import (
     BlindForesightPolicy,
     ForesightPolicy,
@@ -228,12 +228,12 @@ def test_the_clock_is_of_whole_ticks() -> None:
 
 
 def test_the_grid_of_slack_has_what_is_scarce() -> None:
-    grid = backward_induction.slack_grid(6 * HOURLY, 1200, 700.0)
+    grid = slack_grid(6 * HOURLY, 1200, 700.0)
     assert {0.0, 700.0, 1400.0, 1200.0, 2400.0} <= set(grid)
     assert grid[-1] >= 6 * HOURLY
-    assert backward_induction.slack_grid(0.0, 1200, 0.0).tolist() == [0.0, 1200.0]
+    assert slack_grid(0.0, 1200, 0.0).tolist() == [0.0, 1200.0]
     values = 3 * grid + 1
-    assert values @ backward_induction.shift_matrix(grid, 500.0) == pytest.approx(np.maximum(3 * (grid - 500) + 1, 1))
+    assert values @ shift_matrix(grid, 500.0) == pytest.approx(np.maximum(3 * (grid - 500) + 1, 1))
 
 
 def test_beliefs_are_probabilities_and_come_to_what_is_usual() -> None:

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from router.spot.availability.hazards import AvailabilityChain, ChainShape, LogisticHazards
 from router.spot.policies import action_values
-from router.spot.policies.learned import CHAIN_INFEASIBLE_USD, ChainPolicy, SlackGrid, solve_chain
-from router.spot.policies.our_policy import policy_from
+from router.spot.policies.our_policy import CHAIN_INFEASIBLE_USD, ChainPolicy, SlackGrid, policy_from, solve_chain
 from router.spot.policies.published.baselines import GreedySpot, UniformProgress
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import GuardMode, simulate

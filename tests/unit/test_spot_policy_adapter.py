@@ -30,10 +30,15 @@ from router.spot.policies.interface import (
     PolicyEvent,
     ProbeDecision,
 )
-from router.spot.policies.published.baselines import CheapestSpot, TimeSliced, UniformProgress
+from router.spot.policies.published.baselines import (
+    CheapestSpot,
+    OptimisticAdapter,
+    PresentPolicy,
+    TimeSliced,
+    UniformProgress,
+)
 from router.spot.policies.published.baselines import GreedySpot as SpotOrWait
 from router.spot.policies.published.moves import CheapestWithMoves, Lindy
-from router.spot.policies.published.optimistic import OptimisticAdapter, PresentPolicy
 from router.spot.policies.published.skynomad import HourValue, SkyNomad
 from router.spot.policies.published.uniform_probing import FailoverProgress, RatePerUsdProgress, RateProgress
 from router.spot.policies.registry import LivePolicy

@@ -32,8 +32,7 @@ from router.spot.policies.interface import (
     StayDecision,
     WaitDecision,
 )
-from router.spot.policies.published.baselines import CheapestSpot, UniformProgress
-from router.spot.policies.published.optimistic import OptimisticAdapter
+from router.spot.policies.published.baselines import CheapestSpot, OptimisticAdapter, UniformProgress
 from router.spot.policies.published.uniform_probing import FailoverProgress, RateProgress
 from router.spot.policies.registry import LivePolicy, registered_policies
 from router.spot.simulator.blind_policy import BlindPolicy

@@ -34,7 +34,7 @@ from router.render.status_text import as_json, as_table, as_wide
 from router.state.records import Attempt, NodeRecord, Phase
 from tests.support.bare_site import bare_site
 from tests.support.drilled import Ticks
-from tests.support.present import present
+from tests.support.narrowed import present
 from tests.support.scenes import a_job
 from tests.support.state_values import HOUR, NOW, attempt, node
 

@@ -33,9 +33,8 @@ from router.console.spend_questions import SpendView, kept_budgets, read_month, 
 from router.ledger.budget import Budget, BudgetStatus, Scope, parse_percents
 from router.ledger.entry import ClosedError
 from router.ledger.month import Month
-from router.render.showback_page import SpendLinks
+from router.render.showback_page import BudgetForm, BudgetLine, PageOfMonth, SpendLinks, budgets_page
 from router.render.showback_text import standing_table
-from router.render.spend_page import BudgetForm, BudgetLine, PageOfMonth, budgets_page
 
 _MOST_BYTES = 8192
 _MESSAGES = {

@@ -25,8 +25,15 @@ from router.console.spend_questions import (
     read_question,
 )
 from router.files.csv_text import records_csv
-from router.render.showback_page import KINDS, MonthChoices, name_of_segment, page
-from router.render.spend_page import level_page, page_of_month, waste_page
+from router.render.showback_page import (
+    KINDS,
+    MonthChoices,
+    level_page,
+    name_of_segment,
+    page,
+    page_of_month,
+    waste_page,
+)
 from router.showback.labels import label_name, label_word
 from router.showback.report.lines import LevelPath, SpendLevel, find_level, label_names
 from router.showback.report.query import GROUPS

@@ -1,10 +1,11 @@
-"""Define a charge and the columns of FOCUS Cost and Usage: what each holds, since which version, may it be null. Pure.
+"""Define a charge and the columns of FOCUS Cost and Usage: what each holds, which words, since which version. Pure.
 
 A charge is one row of FOCUS 1.4 Cost and Usage, with our own columns, as a value; the columns are read from its fields.
 Source: the FOCUS 1.4 data model (https://focus.finops.org, ratified 2026-06-04) with the two columns that 1.4 removed.
 A version older than a column does not have it; levels and nulls are those of 1.4. 1.3 named who sells and whose
 hardware it is (ServiceProviderName, HostProviderName) where ProviderName and PublisherName had stood; 1.4 removed the
-old names. Nothing else was renamed: going up adds empty columns, going down drops columns.
+old names. Nothing else was renamed: going up adds empty columns, going down drops columns. Currencies are those
+of ISO 4217 in use.
 """
 
 from __future__ import annotations
@@ -20,8 +21,118 @@ from operator import attrgetter
 from types import UnionType
 from typing import Annotated, Final, get_args, get_type_hints
 
-from router.showback.focus import words
+from router.ledger.entry import LedgerEntryKind, MachineUse
 from router.showback.focus.texts import Json
+
+CHARGE_CATEGORIES = frozenset({"Usage", "Purchase", "Tax", "Credit", "Adjustment"})
+# The ChargeCategory of an entry of the ledger. A planned one is no charge.
+CATEGORY_OF_ENTRY = {
+    LedgerEntryKind.METERED: "Usage",
+    LedgerEntryKind.FEE: "Purchase",
+    LedgerEntryKind.CREDIT: "Credit",
+    LedgerEntryKind.TAX: "Tax",
+    LedgerEntryKind.ADJUSTMENT: "Adjustment",
+}
+CHARGE_CLASSES = frozenset({"Correction"})
+CHARGE_FREQUENCIES = frozenset({"One-Time", "Recurring", "Usage-Based"})
+PRICING_CATEGORIES = frozenset({"Standard", "Dynamic", "Committed", "Other"})
+COMMITMENT_CATEGORIES = frozenset({"Spend", "Usage"})
+STATUSES = frozenset({"Used", "Unused"})
+
+
+class RecordState(StrEnum):
+    """The finality of an amount (x_RecordState): metered by us, on a bill that may still be restated, invoiced."""
+
+    ESTIMATED = "Estimated"
+    PROVISIONAL = "Provisional"
+    INVOICED = "Invoiced"
+
+
+RECORD_STATES = frozenset(state.value for state in RecordState)
+WASTE_KINDS = frozenset(use.value for use in MachineUse if use.is_waste)
+
+# Each subcategory of a service belongs to one category.
+_SUBCATEGORIES: dict[str, tuple[str, ...]] = {
+    "AI and Machine Learning": (
+        "AI Platforms", "Bots", "Generative AI", "Machine Learning", "Natural Language Processing",
+        "Other (AI and Machine Learning)",
+    ),
+    "Analytics": (
+        "Analytics Platforms", "Business Intelligence", "Data Processing", "Other (Analytics)", "Search",
+        "Streaming Analytics",
+    ),
+    "Business Applications": ("Other (Business Applications)", "Productivity and Collaboration"),
+    "Compute": (
+        "Containers", "End User Computing", "Other (Compute)", "Quantum Compute", "Serverless Compute",
+        "Virtual Machines",
+    ),
+    "Databases": (
+        "Caching", "Data Warehouses", "Ledger Databases", "NoSQL Databases", "Other (Databases)",
+        "Relational Databases", "Time Series Databases",
+    ),
+    "Developer Tools": (
+        "Continuous Integration and Deployment", "Developer Platforms", "Development Environments",
+        "Other (Developer Tools)", "Quality Assurance", "Source Code Management",
+    ),
+    "Multicloud": ("Multicloud Integration", "Other (Multicloud)"),
+    "Identity": ("Identity and Access Management", "Other (Identity)"),
+    "Integration": ("API Management", "Messaging", "Other (Integration)", "Workflow Orchestration"),
+    "Internet of Things": ("IoT Analytics", "IoT Platforms", "Other (Internet of Things)"),
+    "Management and Governance": (
+        "Architecture", "Compliance", "Cost Management", "Data Governance", "Disaster Recovery",
+        "Endpoint Management", "Observability", "Other (Management and Governance)", "Support",
+    ),
+    "Media": ("Content Creation", "Gaming", "Media Streaming", "Mixed Reality", "Other (Media)"),
+    "Migration": ("Data Migration", "Other (Migration)", "Resource Migration"),
+    "Mobile": ("Other (Mobile)",),
+    "Networking": (
+        "Application Networking", "Content Delivery", "Network Connectivity", "Network Infrastructure",
+        "Network Routing", "Network Security", "Other (Networking)",
+    ),
+    "Security": (
+        "Other (Security)", "Secret Management", "Security Posture Management", "Threat Detection and Response",
+    ),
+    "Storage": (
+        "Backup Storage", "Block Storage", "File Storage", "Object Storage", "Other (Storage)", "Storage Platforms",
+    ),
+    "Web": ("Application Platforms", "Other (Web)"),
+    "Other": ("Other (Other)",),
+}  # fmt: skip
+
+SERVICE_CATEGORIES = frozenset(_SUBCATEGORIES)
+CATEGORY_OF: dict[str, str] = {name: category for category, names in _SUBCATEGORIES.items() for name in names}
+SUBCATEGORIES = frozenset(CATEGORY_OF)
+
+# Keys that SkuPriceDetails may have without x_ before the name.
+SKU_DETAILS = frozenset(
+    {
+        "CoreCount",
+        "DiskMaxIops",
+        "DiskSpace",
+        "DiskType",
+        "GpuCount",
+        "InstanceType",
+        "InstanceSeries",
+        "MemorySize",
+        "NetworkMaxIops",
+        "NetworkMaxThroughput",
+        "OperatingSystem",
+        "Redundancy",
+        "StorageClass",
+    }
+)
+ALLOCATION_DETAILS = frozenset({"AllocatedRatio", "UsageUnit", "UsageQuantity"})
+
+_CURRENCIES = """
+    AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BOV BRL BSD BTN BWP BYN BZD
+    CAD CDF CHE CHF CHW CLF CLP CNY COP COU CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL
+    GHS GIP GMD GNF GTQ GYD HKD HNL HTG HUF IDR ILS INR IQD IRR ISK JMD JOD JPY KES KGS KHR KMF KPW KRW KWD
+    KYD KZT LAK LBP LKR LRD LSL LYD MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MXV MYR MZN NAD NGN NIO
+    NOK NPR NZD OMR PAB PEN PGK PHP PKR PLN PYG QAR RON RSD RUB RWF SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD
+    SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD TWD TZS UAH UGX USD USN UYI UYU UYW UZS VED VES VND VUV
+    WST XAF XAG XAU XBA XBB XBC XBD XCD XCG XDR XOF XPD XPF XPT XSU XTS XUA XXX YER ZAR ZMW ZWG
+"""
+CURRENCIES = frozenset(_CURRENCIES.split())
 
 
 class FocusColumnKind(StrEnum):
@@ -100,10 +211,10 @@ class Charge:
     billing_period_end: Annotated[datetime, _MANDATORY()]
     charge_period_start: Annotated[datetime, _MANDATORY()]
     charge_period_end: Annotated[datetime, _MANDATORY()]
-    charge_category: Annotated[str, _MANDATORY(words=words.CHARGE_CATEGORIES)]
-    charge_class: Annotated[str | None, _MANDATORY(words=words.CHARGE_CLASSES)] = None
+    charge_category: Annotated[str, _MANDATORY(words=CHARGE_CATEGORIES)]
+    charge_class: Annotated[str | None, _MANDATORY(words=CHARGE_CLASSES)] = None
     charge_description: Annotated[str | None, _MANDATORY()] = None
-    charge_frequency: Annotated[str, _RECOMMENDED(words=words.CHARGE_FREQUENCIES)]
+    charge_frequency: Annotated[str, _RECOMMENDED(words=CHARGE_FREQUENCIES)]
     billing_currency: Annotated[str, _MANDATORY(kind=FocusColumnKind.CURRENCY)]
     billed_cost: Annotated[Decimal, _MANDATORY()]
     effective_cost: Annotated[Decimal, _MANDATORY()]
@@ -111,7 +222,7 @@ class Charge:
     list_unit_price: Annotated[Decimal | None, _CONDITIONAL(negative=False)] = None
     contracted_cost: Annotated[Decimal, _MANDATORY()]
     contracted_unit_price: Annotated[Decimal | None, _CONDITIONAL(negative=False)] = None
-    pricing_category: Annotated[str | None, _CONDITIONAL(words=words.PRICING_CATEGORIES)] = None
+    pricing_category: Annotated[str | None, _CONDITIONAL(words=PRICING_CATEGORIES)] = None
     pricing_quantity: Annotated[Decimal | None, _MANDATORY()] = None
     pricing_unit: Annotated[str | None, _MANDATORY(kind=FocusColumnKind.UNIT)] = None
     pricing_currency: Annotated[str, _CONDITIONAL("1.2", kind=FocusColumnKind.CURRENCY)]
@@ -120,8 +231,8 @@ class Charge:
     pricing_currency_list_unit_price: Annotated[Decimal | None, _CONDITIONAL("1.2", negative=False)] = None
     consumed_quantity: Annotated[Decimal | None, _CONDITIONAL()] = None
     consumed_unit: Annotated[str | None, _CONDITIONAL(kind=FocusColumnKind.UNIT)] = None
-    service_category: Annotated[str, _MANDATORY(words=words.SERVICE_CATEGORIES)]
-    service_subcategory: Annotated[str, _RECOMMENDED("1.1", words=words.SUBCATEGORIES)]
+    service_category: Annotated[str, _MANDATORY(words=SERVICE_CATEGORIES)]
+    service_subcategory: Annotated[str, _RECOMMENDED("1.1", words=SUBCATEGORIES)]
     service_name: Annotated[str, _MANDATORY()]
     sku_id: Annotated[str | None, _CONDITIONAL()] = None
     sku_meter: Annotated[str | None, _CONDITIONAL("1.1")] = None
@@ -135,15 +246,15 @@ class Charge:
     availability_zone: Annotated[str | None, _RECOMMENDED()] = None
     commitment_discount_id: Annotated[str | None, _CONDITIONAL()] = None
     commitment_discount_name: Annotated[str | None, _CONDITIONAL()] = None
-    commitment_discount_category: Annotated[str | None, _CONDITIONAL(words=words.COMMITMENT_CATEGORIES)] = None
+    commitment_discount_category: Annotated[str | None, _CONDITIONAL(words=COMMITMENT_CATEGORIES)] = None
     commitment_discount_type: Annotated[str | None, _CONDITIONAL()] = None
-    commitment_discount_status: Annotated[str | None, _CONDITIONAL(words=words.STATUSES)] = None
+    commitment_discount_status: Annotated[str | None, _CONDITIONAL(words=STATUSES)] = None
     commitment_discount_quantity: Annotated[Decimal | None, _CONDITIONAL("1.1")] = None
     commitment_discount_unit: Annotated[str | None, _CONDITIONAL("1.1", kind=FocusColumnKind.UNIT)] = None
     commitment_program_eligibility_details: Annotated[Json | None, _CONDITIONAL("1.4")] = None
     contract_applied: Annotated[Json | None, _CONDITIONAL("1.3")] = None
     capacity_reservation_id: Annotated[str | None, _CONDITIONAL("1.1")] = None
-    capacity_reservation_status: Annotated[str | None, _CONDITIONAL("1.1", words=words.STATUSES)] = None
+    capacity_reservation_status: Annotated[str | None, _CONDITIONAL("1.1", words=STATUSES)] = None
     allocated_method_id: Annotated[str | None, _CONDITIONAL("1.3")] = None
     allocated_method_details: Annotated[Json | None, _RECOMMENDED("1.3")] = None
     allocated_resource_id: Annotated[str | None, _CONDITIONAL("1.3")] = None
@@ -154,11 +265,11 @@ class Charge:
     x_plan_id: Annotated[str | None, _OWN()] = None
     x_job_id: Annotated[str | None, _OWN()] = None
     x_attempt: Annotated[str | None, _OWN()] = None
-    x_record_state: Annotated[str | None, _OWN(words=words.RECORD_STATES)] = None
+    x_record_state: Annotated[str | None, _OWN(words=RECORD_STATES)] = None
     x_price_observed_at: Annotated[datetime | None, _OWN()] = None
     x_price_source: Annotated[str | None, _OWN()] = None
     x_on_demand_equivalent_cost: Annotated[Decimal | None, _OWN()] = None
-    x_waste_kind: Annotated[str | None, _OWN(words=words.WASTE_KINDS)] = None
+    x_waste_kind: Annotated[str | None, _OWN(words=WASTE_KINDS)] = None
     x_gpu_hours: Annotated[Decimal | None, _OWN()] = None
     x_gpu_model: Annotated[str | None, _OWN()] = None
     x_useful_units: Annotated[Decimal | None, _OWN()] = None

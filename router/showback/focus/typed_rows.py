@@ -19,8 +19,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from router.showback.facts import AMOUNT, MOMENT, MONEY
-from router.showback.focus import words
-from router.showback.focus.columns import BY_NAME, NEWEST_NAMES, FocusColumn, FocusColumnKind
+from router.showback.focus.columns import (
+    ALLOCATION_DETAILS,
+    BY_NAME,
+    CURRENCIES,
+    NEWEST_NAMES,
+    SKU_DETAILS,
+    FocusColumn,
+    FocusColumnKind,
+)
 from router.showback.focus.feed import Batch
 from router.showback.focus.rules import RuleViolation
 from router.showback.focus.texts import MOMENT as MOMENT_PATTERN
@@ -154,13 +161,13 @@ def _json_fault(text: str, column: str) -> str:
     except ValueError:
         return "json"
     if column == "SkuPriceDetails":
-        return "json-key" if _has_own_keys(content, words.SKU_DETAILS) else ""
+        return "json-key" if _has_own_keys(content, SKU_DETAILS) else ""
     if column == "AllocatedMethodDetails":
         elements = content.get("Elements")
         if not isinstance(elements, list) or not all(isinstance(each, dict) for each in elements):
             return "json"
         has_own = _has_own_keys(content, frozenset({"Elements"})) or any(
-            _has_own_keys(each, words.ALLOCATION_DETAILS) for each in elements
+            _has_own_keys(each, ALLOCATION_DETAILS) for each in elements
         )
         return "json-key" if has_own else ""
     return ""
@@ -238,6 +245,6 @@ _READERS: dict[FocusColumnKind, ColumnReader] = {
     FocusColumnKind.MOMENT: _as_moment,
     FocusColumnKind.JSON: _as_json,
     FocusColumnKind.WORD: _word_reader("word", lambda text, column: text not in column.words),
-    FocusColumnKind.CURRENCY: _word_reader("currency", lambda text, _: text not in words.CURRENCIES),
+    FocusColumnKind.CURRENCY: _word_reader("currency", lambda text, _: text not in CURRENCIES),
     FocusColumnKind.UNIT: _word_reader("unit", _is_no_unit),
 }

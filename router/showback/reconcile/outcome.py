@@ -16,8 +16,8 @@ from router.files.duckdb_session import rows_of, sql_list
 from router.ledger.entry import UNUSED_USES, CostBasis
 from router.showback.apportion import round_fraction
 from router.showback.facts import DAY_US
-from router.showback.reconcile.aggregates import FactAggregate
 from router.showback.reconcile.levels import MatchLevel
+from router.showback.reconcile.variance import FactAggregate
 
 if TYPE_CHECKING:
     import duckdb

@@ -23,8 +23,14 @@ from typing import Final
 from router.ledger.entry import CostItem
 from router.showback.apportion import exact_difference, exact_sum, subtract_known
 from router.showback.facts import UNALLOCATED
-from router.showback.reconcile.aggregates import FactAggregate, FactSide
-from router.showback.reconcile.variance import OTHER_CURRENCY, VarianceBridge, VarianceBucket, compute_variances
+from router.showback.reconcile.variance import (
+    OTHER_CURRENCY,
+    FactAggregate,
+    FactSide,
+    VarianceBridge,
+    VarianceBucket,
+    compute_variances,
+)
 from router.showback.report.query import ReportContext
 from router.showback.report.values import CellValue, ReportSection
 

@@ -18,6 +18,7 @@ SECTIONS: Final[Mapping[str, tuple[ReportColumn, ...]]] = {
     for table in (
         totals.HEAD,
         totals.TOTALS,
+        totals.FORECAST,
         outcomes.BUDGETS,
         bridge.DRIVERS,
         bridge.REASONS_OF_DRIVERS,
@@ -48,9 +49,11 @@ def build_report(rollups: RollupTables, query: ReportQuery, inputs: ReportInputs
     context = ReportContext(rollups, query, inputs)
     by_group, shared = groups.build_groups(context)
     budgets = outcomes.build_budgets(context)
+    forecasts = totals.forecast_currencies(context)
     sections = (
         totals.build_head(context),
-        totals.build_totals(context),
+        totals.build_totals(context, forecasts),
+        totals.build_forecast(forecasts),
         budgets,
         *bridge.build_drivers(context),
         bridge.build_bridge(context),

@@ -12,9 +12,9 @@ from router.files.duckdb_session import sql_list
 from router.ledger.entry import CostBasis, MachineUse
 from router.ledger.month import Month
 from router.showback.apportion import sum_known
-from router.showback.focus.words import WASTE_KINDS
+from router.showback.focus.columns import WASTE_KINDS
 from router.showback.labels import LABEL, label_name
-from router.showback.reconcile.aggregates import FactAggregate
+from router.showback.reconcile.variance import FactAggregate
 from router.showback.report.rollup_tables import RollupRow, RollupTables
 from router.showback.report.values import divide_known
 from router.showback.shared_costs import Group, SharingMethod

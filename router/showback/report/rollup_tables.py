@@ -35,6 +35,7 @@ class RollupTables:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         self._shared: frozenset[str] = frozenset()
+        self._orders: tuple[RollupRow, ...] = ()
 
     def ask(self, sql: str) -> list[RollupRow]:
         return rows_of(self._connection.sql(sql))
@@ -65,6 +66,14 @@ class RollupTables:
         joined = "FROM sums LEFT JOIN job_labels ON sums.job_digest = job_labels.digest"
         self._connection.execute(f"CREATE OR REPLACE TEMP TABLE sums AS SELECT sums.*, job_labels.labels {joined}")
         self._connection.unregister("job_labels")
+
+    @property
+    def orders(self) -> tuple[RollupRow, ...]:
+        """The lines of :func:`ordered_lines` that :meth:`add_orders` added."""
+        return self._orders
+
+    def add_orders(self, lines: Sequence[RollupRow]) -> None:
+        self._orders = tuple(lines)
 
     def keep_teams(self, teams: Collection[str]) -> None:
         """Remove the rows of other teams from all tables; "" keeps rows without a team."""
@@ -211,6 +220,23 @@ def planned_relation(
         for (plan, job), until in sorted(cuts.items(), key=lambda cut: cut[0])
     )
     return f"({rollups.planned_sql(facts, windows, rows or '(NULL, NULL, NULL::BIGINT)')})"
+
+
+def ordered_lines(
+    connection: duckdb.DuckDBPyConnection, facts: str, month: Month, now: datetime, over: Collection[PlannedJob]
+) -> list[RollupRow]:
+    """Return the planned lines that have time of the month after ``now``, but those of the plans and jobs in ``over``.
+
+    Rows have team ("" for none), project, currency, both costs, start and end (UTC).
+    """
+    rows = rows_of(
+        connection.sql(
+            f"SELECT plan, job, coalesce(team, '') AS team, project, currency, billed, effective, start, \"end\" "
+            f"FROM {facts} WHERE source = 'planned' AND epoch_us(\"end\") > {_micros(max(now, month.begins))} "
+            f"AND epoch_us(start) < {_micros(month.ends)} ORDER BY ALL"
+        )
+    )
+    return [row for row in rows if (row["plan"], row["job"]) not in over]
 
 
 def invoiced_until(connection: duckdb.DuckDBPyConnection, relation: str, end: str = '"end"') -> dict[str, datetime]:

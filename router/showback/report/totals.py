@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from decimal import Context, Decimal
+from decimal import Decimal
 
-from router.ledger.entry import CURRENCY as LEDGER_CURRENCY
 from router.ledger.entry import CostBasis
-from router.ledger.month import Month
 from router.showback.apportion import subtract_known, sum_known
-from router.showback.report.query import ReportContext
-from router.showback.report.rollup_tables import date_of_day, day_number
+from router.showback.report.forecast import LEAST_DAYS, DailyCost, ForecastPart, OrderedCost, forecast_month
+from router.showback.report.query import ReportContext, ReportQuery
+from router.showback.report.rollup_tables import date_of_day
 from router.showback.report.values import (
     SCHEMA_VERSION,
     CellValue,
@@ -20,96 +18,120 @@ from router.showback.report.values import (
     divide_known,
 )
 
-# The most and the fewest days that are used. Four of five scenarios lie in the range, if days vary as they did.
-_DAYS, _LEAST = 28, 4
-_SURE = Decimal("1.2816")
-_DAY = timedelta(days=1)
-_CONTEXT = Context(prec=50)
-_CENT = Decimal("0.01")
+_FORECAST_NOTE = "Forecast: four of five months like this end in its range. Its parts say what they rest on."
+# What tells the charges of one kind from others, beside owner and category.
+_SERIES = ("cloud", "what", "job")
+
+FORECAST = ReportSection.define(
+    "forecast",
+    "Forecast by parts",
+    "currency:0 part:0 forecast_low:0 forecast:0 forecast_high:0 rests_on:0",
+)
 
 
 @dataclass(frozen=True, slots=True)
-class CostForecast:
-    """A range of costs; all None where there is none."""
+class MonthForecasts:
+    """The parts of the forecast by currency, the last of which is all; ``note``: how made, or why there are none."""
 
-    low: Decimal | None
-    middle: Decimal | None
-    high: Decimal | None
+    parts: Mapping[str, tuple[ForecastPart, ...]]
+    note: str
+
+    def total(self, currency: str) -> ForecastPart | None:
+        return self.parts[currency][-1] if currency in self.parts else None
 
 
-def forecast_currencies(
-    context: ReportContext, booked: Mapping[str, Decimal | None]
-) -> tuple[dict[str, CostForecast], str]:
-    """Return the forecasts by currency, and how they were made, or why there are none."""
+def forecast_currencies(context: ReportContext) -> MonthForecasts:
+    """Return the forecasts of the month by currency."""
+    if reason := _unforecast_reason(context):
+        return MonthForecasts({}, f"No forecast: {reason}.")
+    costs, running = query_forecast_costs(context), _running_costs(context)
+    parts = {}
+    for row in context.sum_by("currency", "cost"):
+        currency, booked = row["currency"], row["cost"]
+        if booked is not None and currency in costs.daily:
+            fixed = {"booked": booked, "running": running.get(currency) or Decimal(0)}
+            parts[currency] = costs.forecast(currency, fixed)
+    made = {currency: each for currency, each in parts.items() if each}
+    if not made:
+        return MonthForecasts({}, f"No forecast: fewer than {LEAST_DAYS} days of usage are on record.")
+    return MonthForecasts(made, _FORECAST_NOTE)
+
+
+def build_forecast(forecasts: MonthForecasts) -> ReportSection:
+    """Return a row for each part of each currency's forecast, and one for all of it."""
+    rows: list[dict[str, CellValue]] = [
+        {
+            "currency": currency,
+            "part": part.name,
+            "forecast_low": part.low,
+            "forecast": part.middle,
+            "forecast_high": part.high,
+            "rests_on": part.rests_on,
+        }
+        for currency, parts in forecasts.parts.items()
+        for part in parts
+    ]
+    return FORECAST.fill(rows, forecasts.note)
+
+
+def _unforecast_reason(context: ReportContext) -> str | None:
     now, month = context.query.now, context.query.month
     if now >= month.ends:
-        return {}, "No forecast: the month is over."
+        return "the month is over"
     if now < month.begins:
-        return {}, "No forecast: the month has not begun."
-    if context.beside.past:
-        return {}, "No forecast: this is as of a past moment, after which more was recorded."
-    today = day_number(now.date())
-    rows = context.rollups.ask(
-        f"SELECT currency, day, sum({context.cost}) AS cost FROM days WHERE {_usage_before(today)} "
-        "GROUP BY ALL ORDER BY ALL"
-    )
-    forecast_of = {}
-    for currency, booked_cost in booked.items():
-        costs = {row["day"]: row["cost"] or Decimal(0) for row in rows if row["currency"] == currency}
-        if booked_cost is not None and costs:
-            forecast_of[currency] = forecast_month_end(booked_cost, fill_days(costs, today), now, month)
-    return forecast_of, (
-        f"Forecast: what is booked, and for the rest of the month the daily mean of usage on up to {_DAYS} days before "
-        f"{now:%Y-%m-%d}; four of five courses lie in the range if days vary as they did."
-    )
+        return "the month has not begun"
+    return "this is as of a past moment, after which more was recorded" if context.beside.past else None
 
 
-def query_daily_costs(context: ReportContext) -> tuple[dict[tuple[str, str | None], dict[int, Decimal]], int]:
-    """Return the daily usage that forecasts use, by team and project, and the number of the day of ``now``.
+@dataclass(frozen=True, slots=True)
+class ForecastCosts:
+    """The costs that forecasts of a month use, by currency; empty where none is made."""
 
-    Team is "" where nobody is named. Days are those before ``now``; there are none where no forecast is made.
-    """
-    now, month = context.query.now, context.query.month
-    today = day_number(now.date())
-    costs: dict[tuple[str, str | None], dict[int, Decimal]] = {}
-    if not month.begins <= now < month.ends or context.beside.past:
-        return costs, today
-    rows = context.rollups.ask(
-        f"SELECT coalesce(team, '') AS team, project, day, sum({context.cost}) AS cost FROM days "
-        f"WHERE currency = '{LEDGER_CURRENCY}' AND {_usage_before(today)} GROUP BY ALL ORDER BY ALL"
-    )
-    for row in rows:
-        costs.setdefault((row["team"], row["project"]), {})[row["day"]] = row["cost"] or Decimal(0)
-    return costs, today
+    query: ReportQuery
+    daily: Mapping[str, Sequence[DailyCost]]
+    ordered: Mapping[str, Sequence[OrderedCost]]
 
-
-def _usage_before(today: int) -> str:
-    return f"category = 'Usage' AND NOT correction AND day < {today} AND day >= {today - _DAYS}"
+    def forecast(
+        self,
+        currency: str,
+        fixed: Mapping[str, Decimal],
+        counts: Callable[[str, str | None], bool] = lambda _team, _project: True,
+    ) -> tuple[ForecastPart, ...]:
+        """Return the parts of the forecast of the teams ("" for none) and projects that count."""
+        daily = [each for each in self.daily.get(currency, ()) if counts(each.team, each.project)]
+        ordered = [each for each in self.ordered.get(currency, ()) if counts(each.team, each.project)]
+        return forecast_month(fixed, daily, ordered, self.query.now, self.query.month)
 
 
-def fill_days(costs: Mapping[int, Decimal], today: int) -> list[Decimal]:
-    """Return the cost of each day from the first that has any until before today."""
-    return [costs.get(day, Decimal(0)) for day in range(min(costs, default=today), today)]
+def query_forecast_costs(context: ReportContext) -> ForecastCosts:
+    """Return the costs that forecasts use: usage by owner and day, other charges also by kind, and open orders."""
+    daily: dict[str, list[DailyCost]] = {}
+    ordered: dict[str, list[OrderedCost]] = {}
+    if _unforecast_reason(context) is not None:
+        return ForecastCosts(context.query, daily, ordered)
+    series = ", ".join(f"CASE WHEN category <> 'Usage' THEN {name} END AS {name}" for name in _SERIES)
+    for row in context.rollups.ask(
+        f"SELECT currency, coalesce(team, '') AS team, project, category, committed, month, day, {series}, "
+        f"sum({context.cost}) AS cost FROM days WHERE NOT correction GROUP BY ALL HAVING cost <> 0 ORDER BY ALL"
+    ):
+        names = ("team", "project", "category", "month", "day")
+        own = (row["team"], row["project"], row["category"], *(row[name] for name in _SERIES))
+        each = DailyCost(
+            **{name: row[name] for name in names}, series=own, is_committed=row["committed"], cost=float(row["cost"])
+        )
+        daily.setdefault(row["currency"], []).append(each)
+    for row in context.rollups.orders:
+        cost = row[context.cost]
+        if cost is not None and context.query.admits(row["team"]):
+            line = OrderedCost(
+                team=row["team"], project=row["project"], start=row["start"], end=row["end"], cost=float(cost)
+            )
+            ordered.setdefault(row["currency"], []).append(line)
+    return ForecastCosts(context.query, daily, ordered)
 
 
-def forecast_month_end(booked: Decimal, daily: Sequence[Decimal], now: datetime, month: Month) -> CostForecast:
-    """Return the forecast of the month's end.
-
-    ``daily`` is the usage of whole days before ``now``. None for fewer than four days: that is no rate.
-    """
-    if len(daily) < _LEAST:
-        return CostForecast(None, None, None)
-    context = _CONTEXT
-    remaining_days = context.divide(
-        Decimal((month.ends - now) // timedelta(seconds=1)), Decimal(_DAY // timedelta(seconds=1))
-    )
-    mean = context.divide(sum(daily, Decimal(0)), Decimal(len(daily)))
-    squares = sum((context.multiply(each - mean, each - mean) for each in daily), Decimal(0))
-    spread = context.sqrt(context.multiply(remaining_days, context.divide(squares, Decimal(len(daily) - 1))))
-    expected, deviation = context.multiply(mean, remaining_days), context.multiply(_SURE, spread)
-    ends = (max(expected - deviation, Decimal(0)), expected, expected + deviation)
-    low, middle, high = ((booked + each).quantize(_CENT, context=context) for each in ends)
-    return CostForecast(low, middle, high)
+def _running_costs(context: ReportContext) -> dict[str, Decimal | None]:
+    return {each.currency: each.running for each in context.beside.budgets or () if each.scope == "all"}
 
 
 DAYS = ReportSection.define(
@@ -185,7 +207,7 @@ def build_head(context: ReportContext) -> ReportSection:
     return HEAD.fill(({"name": n, "value": v} for n, v in rows), *inputs.warnings)
 
 
-def build_totals(context: ReportContext) -> ReportSection:
+def build_totals(context: ReportContext, forecasts: MonthForecasts) -> ReportSection:
     """Return a row for each currency of the month."""
     cost = context.cost
     estimated = f"sum({cost}) FILTER (state = 'Estimated' AND source <> 'added') AS estimated"
@@ -197,19 +219,18 @@ def build_totals(context: ReportContext) -> ReportSection:
     )
     before = {row["currency"]: row[cost] for row in rows if row["month"] == context.before}
     budgets = {each.currency: each for each in context.beside.budgets or () if each.scope == "all"}
-    running = {currency: each.running for currency, each in budgets.items()}
+    running = _running_costs(context)
     booked = {
         row["currency"]: sum_known((row[cost], running.get(row["currency"])))
         for row in rows
         if row["month"] == context.month
     }
-    forecast_of, forecast_note = forecast_currencies(context, booked)
     table = []
     for row in rows:
         if row["month"] != context.month:
             continue
         currency = row["currency"]
-        forecast, budget = forecast_of.get(currency, CostForecast(None, None, None)), budgets.get(currency)
+        forecast, budget = forecasts.total(currency), budgets.get(currency)
         table.append(
             {
                 **{name: row[name] for name in ("currency", "billed", "effective", "list", "facts", "unpriced")},
@@ -219,15 +240,15 @@ def build_totals(context: ReportContext) -> ReportSection:
                 "budget_used": None if budget is None else divide_known(booked[currency], budget.budget),
                 "last_month": before.get(currency),
                 "change": subtract_known(row[cost], before.get(currency)),
-                "forecast_low": forecast.low,
-                "forecast": forecast.middle,
-                "forecast_high": forecast.high,
+                "forecast_low": None if forecast is None else forecast.low,
+                "forecast": None if forecast is None else forecast.middle,
+                "forecast_high": None if forecast is None else forecast.high,
             }
         )
     notes = (
-        [forecast_note, "Sums leave out unpriced rows: what they cost is not known."]
+        [forecasts.note, "Sums leave out unpriced rows: what they cost is not known."]
         if any(row["unpriced"] for row in table)
-        else [forecast_note]
+        else [forecasts.note]
     )
     return TOTALS.fill(table, *notes)
 

@@ -61,8 +61,8 @@ class ReportColumn:
 _NAMES: Final = {
     CellKind.TEXT: (
         "accelerator account action attempt bucket category cause cloud corrects cost_center currency group "
-        "instance_type job kind mark market method month most_job name origin owner plan pot project quote reason "
-        "reference region route scope side state step team unit use useful_unit value what who why"
+        "instance_type job kind mark market method month most_job name origin owner part plan pot project quote reason "
+        "reference region rests_on route scope side state step team unit use useful_unit value what who why"
     ),
     CellKind.MONEY: (
         "above actual after allocated amount before billed budget by_credit by_mix by_price by_quantity by_timing "

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.availability.hazard_model import PAST_H, ZoneStates, age_class, ages_h
+from router.spot.availability.hazard_model import ZoneStates, age_class, ages_h
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.traces import Bools, Floats, Ints, Series, ZoneSeries
 
@@ -56,24 +56,20 @@ class EvaluationTraces:
         return ZoneStates(self.up[zones][:, at].T, self.ages[zones][:, at].T)
 
     def inputs(self, zones: Ints, job: Task, which: Ints) -> SimulationInputs:
-        """Return windows of the ticks [window, tick], of which ``PAST_H`` hours lie before each begins."""
-        past, flat = self.past, which.ravel()
+        """Return windows of the ticks [window, tick]."""
+        flat = which.ravel()
         zone_series = tuple(
             ZoneSeries(z.zone, z.region, self.up[i][flat].astype(np.int64), self.usd[i][flat], z.on_demand_usd_per_hour)
             for i, z in ((i, self.series.zones[i]) for i in zones)
         )
         ways = ZoneMoveCosts(self.ways.egress_usd[np.ix_(zones, zones)], self.ways.transfer_s[np.ix_(zones, zones)])
-        starts = past + which.shape[1] * np.arange(len(which))
+        starts = which.shape[1] * np.arange(len(which))
         return SimulationInputs.of(job, Series(self.series.tick_s, zone_series), starts, ways)
-
-    @property
-    def past(self) -> int:
-        return PAST_H * HOUR_S // self.series.tick_s
 
     def real(self, zones: Ints, job: Task, at: Ints) -> SimulationInputs:
         """Return what followed each of these ticks; raise ValueError where the series ends before."""
         ticks = job.ticks(self.series.tick_s)
-        return self.inputs(zones, job, np.maximum(at[:, None] + np.arange(1 - self.past, ticks + 1), 0))
+        return self.inputs(zones, job, at[:, None] + np.arange(1, ticks + 1))
 
     def made(self, zones: Ints, job: Task, at: Ints, block: int, rng: np.random.Generator) -> SimulationInputs:
         """Return what might have followed each of these ticks in this block: pieces of its real availability."""
@@ -87,8 +83,7 @@ class EvaluationTraces:
             PIECE_H * HOUR_S / tick_s,
             rng,
         )
-        preceding = np.maximum(at[:, None] + np.arange(1 - self.past, 1), 0)
-        return self.inputs(zones, job, np.concatenate([preceding, following], axis=1))
+        return self.inputs(zones, job, following)
 
 
 def resample_ticks(

@@ -58,8 +58,8 @@ from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, Win
 from router.spot.simulator.traces import Ints, Series
 
 # The planner's prior of spot of which nothing is known, and the time-outs of a deploy file.
-_PRIOR: Final = LossRates((0.45, 0.24, 0.1, 0.03), 1.1)  # of a pool of which nobody has published anything
-_PRIOR_BACK_H: Final = 1.6
+PRIOR: Final = LossRates((0.45, 0.24, 0.1, 0.03), 1.1)  # of a pool of which nobody has published anything
+PRIOR_BACK_H: Final = 1.6
 _REFUSED_FOR: Final = timedelta(hours=1)
 _QUARANTINE: Final = timedelta(minutes=10)
 _OBSERVED_FOR: Final = timedelta(days=31)
@@ -89,7 +89,7 @@ def play_as_run(
     if not inputs.alike:
         raise ValueError("this back-test supports zones of one speed only")
     world = _World(inputs)
-    lookup = _pool_lookup(past, inputs)
+    lookup = pool_lookup(past, inputs)
     asked = chosen or default_run_policy(QUOTED_RULE)
     runs = [_Run(world, row, int(at), _policy(asked, lookup, keeps=keeps)) for row, at in enumerate(inputs.starts)]
     for tick in range(int(inputs.starts.min()), int(inputs.starts.max()) + inputs.ticks):
@@ -114,7 +114,12 @@ def _pool_key(world_zone: str, region: str) -> SpotPoolKey:
     return ("traces", region, world_zone, "machine")
 
 
-def _pool_lookup(past: Series | None, inputs: SimulationInputs) -> PoolLookup:
+def pools_of(inputs: SimulationInputs) -> tuple[SpotPoolKey, ...]:
+    """Return the pool of each zone."""
+    return tuple(_pool_key(zone, region) for zone, region in zip(inputs.zones, inputs.regions, strict=True))
+
+
+def pool_lookup(past: Series | None, inputs: SimulationInputs) -> PoolLookup:
     """Return the observations of pools as the price history has them.
 
     They are one look at each tick of the last 31 days before the windows.
@@ -175,7 +180,7 @@ class _World:
         nanos = int(self.spot_nanos[z, at]) if spot else round(float(inputs.on_demand_usd[z]) * 1e9)
         moves = Usd(round(usd * 1e9))
         chances = (
-            AvailabilityEstimate(hours, 0.0, self.pools[key], _PRIOR_BACK_H) if spot else AvailabilityEstimate(hours)
+            AvailabilityEstimate(hours, 0.0, self.pools[key], PRIOR_BACK_H) if spot else AvailabilityEstimate(hours)
         )
         return PlacementOption(
             key=key,
@@ -185,7 +190,7 @@ class _World:
             startup_hours=inputs.task.changeover_s / HOUR_S,
             expected_usd=Usd(round(hours * nanos) + moves.nanos),
             transfer_hours=seconds / HOUR_S,
-            losses=_PRIOR if spot else LossRates.flat(0.0),
+            losses=PRIOR if spot else LossRates.flat(0.0),
             moves_usd=moves,
             site=f"{self.regions[z]} machine",
             region=self.regions[z],

@@ -13,8 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.policies.backward_induction import INFEASIBLE_USD, Singles
-from router.spot.policies.foresight import ForesightModel, RegressionInputs
+from router.spot.policies.foresight import INFEASIBLE_USD, ForesightModel, RegressionInputs, Singles
 from router.spot.simulator.blind_policy import BlindView
 from router.spot.simulator.inputs import HOUR_S, SPEED_TOLERANCE
 from router.spot.simulator.simulation import ON_DEMAND, SPOT, FullView

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,7 +20,9 @@ from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, Act
 from router.spot.simulator.traces import Bools, Floats, Ints
 
 _CERTAIN: Final = 1 - 1e-9
-_QUICK_TICKS, _QUICK_DRAWS, _LEAST_CLOCK_S = 32, 200, 60
+_QUICK_TICKS, _MOST_QUICK_TICKS, _QUICK_DRAWS, _LEAST_CLOCK_S = 32, 64, 200, 60
+_SLACK_TICKS: Final = 3  # of a quick clock at least
+_QUICK_RECONSIDERS: Final = 4
 # Parts of a tick to which launches are rounded up; rounded up to a whole tick they would look too dear.
 _PARTS: Final = 4
 _USUAL_STEPS: Final = 200
@@ -49,21 +52,6 @@ class ForesightPolicy:
         expected ones. Raise ValueError where the reference is not sold on demand.
         """
         return cls(_fit_model(hazard_model, like, like.spot_usd[:, 0], seed))
-
-    @classmethod
-    def quickly(cls, hazard_model: HazardModel, like: SimulationInputs, seed: int = 0) -> ForesightPolicy:
-        """Return the policy fitted in a tenth of a second, for a few zones.
-
-        The clock is slow and the futures are few; it costs about one part in a hundred more (design note policies).
-        """
-        horizon_s = like.ticks * like.tick_s
-        clock = max(_LEAST_CLOCK_S, -(-horizon_s // _QUICK_TICKS))
-        # A launch longer by a hundredth of a tick would add a column to the tables and change no decision.
-        market = ZoneMarket.of(like, like.spot_usd[:, 0], clock // _PARTS)
-        work_s = like.task.work_s
-        return cls(
-            ForesightModel.of(hazard_model, market, work_s, horizon_s, clock_s=clock, draws=_QUICK_DRAWS, seed=seed)
-        )
 
     def begin(self, inputs: SimulationInputs) -> FullInfoSession:
         return _FullSession(self.model, inputs).play
@@ -216,10 +204,12 @@ class BlindForesightPolicy:
     """Our policy where zones must be asked.
 
     It is a :class:`~router.spot.simulator.blind_policy.BlindPolicy` and needs the exact guard. It never probes: a
-    launch that fails is free, and tells as much.
+    launch that fails is free, and tells as much. A gang that runs undisturbed at the same prices is reconsidered every
+    ``reconsiders`` ticks: nothing is heard then but that time passes.
     """
 
     model: ForesightModel
+    reconsiders: int = 1
 
     @classmethod
     def fitted(
@@ -231,8 +221,24 @@ class BlindForesightPolicy:
         """
         return cls(_fit_model(hazard_model, terms, spot_usd, seed))
 
+    @classmethod
+    def quickly(cls, hazard_model: HazardModel, like: SimulationInputs, seed: int = 0) -> BlindForesightPolicy:
+        """Return the policy fitted in some tenths of a second, for a few zones, as quotes play it.
+
+        The clock is slow, as far as the slack allows, the futures are few, and a gang that runs undisturbed is seldom
+        reconsidered (design note policies has what that costs). First spot prices are the expected ones. Raise
+        ValueError where the reference is not sold on demand.
+        """
+        horizon_s, work_s = like.ticks * like.tick_s, like.task.work_s
+        ticks = _SLACK_TICKS * horizon_s / max(horizon_s - work_s, 1)
+        clock = max(_LEAST_CLOCK_S, math.ceil(horizon_s / min(max(ticks, _QUICK_TICKS), _MOST_QUICK_TICKS)))
+        # A launch longer by a hundredth of a tick would add a column to the tables and change no decision.
+        market = ZoneMarket.of(like, like.spot_usd[:, 0], clock // _PARTS)
+        model = ForesightModel.of(hazard_model, market, work_s, horizon_s, clock_s=clock, draws=_QUICK_DRAWS, seed=seed)
+        return cls(model, _QUICK_RECONSIDERS)
+
     def begin(self, terms: SimulationSpec) -> _BlindSession:
-        return _BlindSession(self.model, terms)
+        return _BlindSession(self.model, terms, self.reconsiders)
 
 
 def _fit_model(hazard_model: HazardModel, spec: SimulationSpec, spot_usd: Floats, seed: int) -> ForesightModel:
@@ -244,8 +250,9 @@ def _fit_model(hazard_model: HazardModel, spec: SimulationSpec, spot_usd: Floats
 class _BlindSession(PolicySession):
     """The session of a blind view; ``look_`` is the belief [window, spot, up, class] at the last tick."""
 
-    def __init__(self, model: ForesightModel, terms: SimulationSpec) -> None:
+    def __init__(self, model: ForesightModel, terms: SimulationSpec, reconsiders: int) -> None:
         self.terms, self.fits, self.spots = terms, PriceFits(model), model.spots
+        self.reconsiders = reconsiders
         self.fit = np.full(terms.starts.size, -1)
         self.hazards = model.hazard_model.mean()
         self.look_ = _stationary_belief(self.hazards.tobytes(), len(self.spots)).repeat(terms.starts.size, axis=0)
@@ -293,11 +300,23 @@ class _BlindSession(PolicySession):
         """Request spot where it is better than to go on, the best first."""
         look, times = self._update_belief(view)
         wish = LaunchRequest.nothing(view)
-        fit = self.fit[view.window] = self.fits.fits(view.spot_usd, self.fit[view.window])
-        for one in np.unique(fit):
-            rows = np.flatnonzero(fit == one)
+        before = self.fit[view.window]
+        fit = self.fit[view.window] = self.fits.fits(view.spot_usd, before)
+        asked = (view.kind == IDLE) | (view.delay_s > 0) | (fit != before) | self._is_reconsidered(view)
+        for one in np.unique(fit[asked]):
+            rows = np.flatnonzero(asked & (fit == one))
             self._fill_request(wish, rows, self.fits[one], view.at(rows), (look[rows], times[rows]))
         return wish
+
+    def _is_reconsidered(self, view: BlindView) -> Bools:
+        """Return which gangs that run undisturbed are reconsidered, where few are those in a dearer place alone."""
+        if self.reconsiders == 1:
+            return np.ones(view.window.size, dtype=bool)
+        if view.tick % self.reconsiders:
+            return np.zeros(view.window.size, dtype=bool)
+        usd = view.spot_usd[self.spots] / self.terms.speed[self.spots, None]
+        in_cheapest = (view.kind == SPOT) & (view.zone == self.spots[usd.argmin(axis=0)])
+        return np.asarray(~in_cheapest)
 
     def _fill_request(
         self, wish: LaunchRequest, rows: Ints, weigher: ActionValues, view: BlindView, seen: tuple[Floats, Floats]
