@@ -231,6 +231,20 @@ def test_a_gang_without_an_answer_has_a_reason(
     assert said in row.refusal.reason
 
 
+def test_a_job_that_is_longer_than_any_plan_is_estimated(book: PriceBook) -> None:
+    """As many steps as a year takes cost as much each as those of a week, on demand to the dollar of the start."""
+    job = a_job(workload=MEASURED, steps=300 * 24 * 365)
+    year, week = (estimated(a_job(workload=MEASURED, steps=300 * 24 * days), book) for days in (365, 7))
+    assert [row.answer is not None for row in year.rows] == [True, True]
+    long, short = (
+        next(present(row.answer) for row in found.rows if row.market is Market.ON_DEMAND) for found in (year, week)
+    )
+    assert long.usd_per_step.expected.dollars() == pytest.approx(short.usd_per_step.expected.dollars(), rel=0.01)
+    assert "366 days of run time" in long.weak
+    assert short.weak == ""
+    assert planned(job, book).unplaced[0].job == "tune"
+
+
 def test_a_stated_number_of_machines_holds_for_the_gangs_of_the_file(book: PriceBook) -> None:
     job = a_job(gang={"accelerators": "H100:8", "machines": 4})
     machines = {

@@ -24,6 +24,7 @@ from router.jobs.gang import GangOption
 from router.jobs.gang_layout import GangLayout, gang_layout
 from router.jobs.goodput import billed_share, run_share, useful_share
 from router.jobs.limits import Limits
+from router.jobs.quantities import LONGEST_RUN
 from router.jobs.spec import Job
 from router.jobs.speed import UnknownSpeed
 from router.planning.document.cost_terms import cost_terms_of
@@ -32,6 +33,8 @@ from router.planning.document.plan_usage import COST_TERMS, JobCostTerms
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.candidates import CandidateFinder
 from router.planning.find.dropped_listings import DroppedListing
+from router.planning.find.gang_offers import join_doubts
+from router.planning.find.gang_rates import TOO_SLOW
 from router.planning.find.listings import OfferListing
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.run_costs import compute_usd
@@ -45,7 +48,7 @@ _LEAST: Final = 0.2  # no run takes less than this share of its expected time, a
 # How far an offer came before it was dropped, the farthest first: that reason says most.
 _FARTHEST_FIRST: Final = (
     "too risky",
-    "too slow",
+    TOO_SLOW,
     "egress cap of a cloud",
     "egress cap",
     "egress unknown",
@@ -131,6 +134,11 @@ class GangAnswer:
         return min(1.0, self.steps_per_hour.expected / self.nominal_steps_per_hour)
 
     @property
+    def is_long(self) -> bool:
+        """Return whether all steps need longer than a plan may run."""
+        return self.steps > self.steps_per_hour.expected * (LONGEST_RUN / timedelta(hours=1))
+
+    @property
     def nominal_tokens_per_s(self) -> float | None:
         """Return the tokens a second while it runs; None where the job does not say how many a step has."""
         tokens = self.tokens_per_s
@@ -207,7 +215,22 @@ class EstimateInputs:
     @cached_property
     def finder(self) -> CandidateFinder:
         """Return the planner's finder of candidates in these circumstances."""
-        return CandidateFinder(self.book, self.limits, self.now, advisory=self.advisory, experience=self.experience)
+        return self._finder(refuses_long=True)
+
+    @cached_property
+    def finder_of_long(self) -> CandidateFinder:
+        """Return a finder that also finds gangs which need longer than a plan may run."""
+        return self._finder(refuses_long=False)
+
+    def _finder(self, *, refuses_long: bool) -> CandidateFinder:
+        return CandidateFinder(
+            self.book,
+            self.limits,
+            self.now,
+            advisory=self.advisory,
+            experience=self.experience,
+            refuses_long=refuses_long,
+        )
 
 
 def estimate_gangs(
@@ -216,7 +239,7 @@ def estimate_gangs(
     """Return an estimate for each gang in each market; the job's deadline and its own gangs do not count."""
     open_ended, book = job.model_copy(update={"deadline": None}), inputs.book
     rows = [row for option in options for row in _option_rows(open_ended, option, markets, inputs)]
-    rows.sort(key=lambda row: (row.answer is None, 0 if row.answer is None else row.answer.usd_per_step.expected.nanos))
+    rows.sort(key=_order)
     shape = job.workload.transformer
     return JobEstimate(
         job=job,
@@ -226,6 +249,12 @@ def estimate_gangs(
         book_as_of=book.as_of.date(),
         rows=tuple(rows),
     )
+
+
+def _order(row: GangEstimate) -> tuple[bool, bool, int]:
+    """Return where a row stands: the cheapest first, gangs that need longer than a plan behind those that do not."""
+    answer = row.answer
+    return (True, True, 0) if answer is None else (False, answer.is_long, answer.usd_per_step.expected.nanos)
 
 
 def _option_rows(job: Job, option: GangOption, markets: Sequence[Market], inputs: EstimateInputs) -> list[GangEstimate]:
@@ -239,6 +268,11 @@ def _option_rows(job: Job, option: GangOption, markets: Sequence[Market], inputs
     gang = job.gang.model_copy(update={"options": (option,), "machines": machines})
     job = job.model_copy(update={"gang": gang})
     candidates, dropped = inputs.finder.find(job)
+    long = {drop.listing.offer.market for drop in dropped if drop.code == TOO_SLOW}
+    long -= {candidate.market for candidate in candidates}
+    if long:
+        found, dropped = inputs.finder_of_long.find(job)
+        candidates = (*candidates, *(candidate for candidate in found if candidate.market in long))
     problem = costing_problem(job, candidates, inputs)
     rows = []
     for market in markets:
@@ -308,6 +342,14 @@ def whole_usd(problem: PlacementProblem, run: ScheduledRun) -> Usd:
     return Usd.total([compute_usd((run,)), *(move.cost_usd for move in moves)])
 
 
+def _words_of_length(hours: float) -> str:
+    """Return that no plan is so long; nothing where a plan may be."""
+    days = hours / 24
+    if days <= LONGEST_RUN.days:
+        return ""
+    return f"{days:,.0f} days of run time: no plan runs a job for more than {LONGEST_RUN.days}"
+
+
 def _answer(job: Job, run: ScheduledRun, problem: PlacementProblem) -> GangAnswer:
     candidate = run.candidate
     lines = lines_of(problem, (run,))
@@ -343,7 +385,7 @@ def _answer(job: Job, run: ScheduledRun, problem: PlacementProblem) -> GangAnswe
         speed_basis=candidate.speed_basis,
         relative_error=candidate.risk.relative_error,
         risk_basis=candidate.risk_basis,
-        weak=candidate.weak,
+        weak=join_doubts((candidate.weak, _words_of_length(run.steps / rate))),
         steps=run.steps,
         cost_usd=terms.together_usd,
         terms=terms,

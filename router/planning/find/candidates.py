@@ -99,6 +99,7 @@ class CandidateFinder:
 
     With ``experience`` the speeds and interruption rates of earlier runs count instead of what jobs and book state.
     With ``risk_quantile`` the interruptions of each spot pool count as known, at this quantile of what is believed.
+    Without ``refuses_long`` gangs count that need longer than any plan, but for those on spot alone.
     """
 
     def __init__(
@@ -112,8 +113,10 @@ class CandidateFinder:
         orders_advisory: bool | None = None,
         risk_quantile: float | None = None,
         raises_limits: bool = False,
+        refuses_long: bool = True,
     ) -> None:
         self._book = book
+        self._refuses_long = refuses_long
         self._risk_quantile = risk_quantile
         # A plan finds what it cannot order, too, and shows it without choosing it.
         self.orders_advisory = advisory if orders_advisory is None else orders_advisory
@@ -145,6 +148,7 @@ class CandidateFinder:
             orders_advisory=self.orders_advisory,
             risk_quantile=self._risk_quantile,
             raises_limits=True,
+            refuses_long=self._refuses_long,
         )
         raised._rates, raised._routes = self._rates, self._routes
         raised._speeds = self._speeds
@@ -235,7 +239,7 @@ class CandidateFinder:
         terms = RunTerms(
             job.checkpoint, job.interruptions, job.restart_time, job.confidence, _window_hours(job, self.now)
         )
-        return self._rates.setdefault(terms, RateFinder(terms))
+        return self._rates.setdefault(terms, RateFinder(terms, self._refuses_long))
 
     def _needs_more(self, job: Job, option: GangOption, listing: OfferListing) -> bool:
         """Return whether only raised limits have room for the gang: one that is raised makes none in other pools."""

@@ -39,6 +39,8 @@ from router.planning.find.feasibility import ListingRefusal
 
 #: The code of gangs that are not as sure to be done in time as their job asks.
 TOO_RISKY: Final = "too risky"
+#: The code of gangs on which a job would take longer than a plan may run.
+TOO_SLOW: Final = "too slow"
 #: A fallback is begun this much before its last moment: the controller looks at a gang every five minutes.
 GUARD_MARGIN_HOURS: Final = 2 * 5 / 60
 _HOUR = timedelta(hours=1)
@@ -182,9 +184,13 @@ _FigureKey = tuple[GuardedWork, HazardShape, tuple[float, ...], float]
 
 @dataclass
 class RateFinder:
-    """Computes rates of gangs, each once, for all jobs with the same terms."""
+    """Computes rates of gangs, each once, for all jobs with the same terms.
+
+    ``refuses_long``: gangs that need longer than a plan may run are refused; without it only those on spot alone are.
+    """
 
     terms: RunTerms
+    refuses_long: bool = True
     _figures: dict[_FigureKey, _WindowFigures] = field(default_factory=dict)
     _found: dict[tuple[object, ...], GangRates | ListingRefusal] = field(default_factory=dict)
 
@@ -219,7 +225,7 @@ class RateFinder:
         rate = request.risk.per_hour_over(min(request.whole_hours, _LONGEST_HOURS))
         alone = goodput.round_risk(run_risk(self.terms, request.speed, request.risk, request.steps, rate))
         expected = to_digits(goodput.expected_steps_per_hour(alone))
-        slow = _too_slow(request.steps, expected)
+        slow = _too_slow(request.steps, expected) if self.refuses_long else None
         if slow is not None:
             return slow
         on_time = expected
@@ -279,6 +285,7 @@ class RateFinder:
             sure[best],
             float(changing.changes[-1]),
             0.0 if fallback is None else fallback.refusal,
+            refuses_long=self.refuses_long or fallback is None,
             reserves=fallback is not None and deadline and alone < self.terms.confidence,
             slower=1 + _deviations(self.terms.confidence if deadline else 0.5) * request.speed.relative_error,
             costs=costs,
@@ -388,6 +395,7 @@ def _guarded_rates(
     changes: float,
     refusal: float,
     *,
+    refuses_long: bool,
     reserves: bool,
     slower: float,
     costs: tuple[tuple[float, float], ...],
@@ -396,7 +404,7 @@ def _guarded_rates(
     spot, fallback, elapsed = (float(f[-1]) for f in (expected.spot, expected.fallback, expected.elapsed))
     reserved = window if math.isfinite(window) else elapsed
     elapsed = min(elapsed, reserved)
-    slow = _too_slow(steps, steps / elapsed)
+    slow = _too_slow(steps, steps / elapsed) if refuses_long else None
     if slow is not None:
         return slow
     hits, lost = float(expected.interruptions[-1]), float(expected.lost[-1])
@@ -444,7 +452,7 @@ def _too_slow(steps: int, steps_per_hour: float) -> ListingRefusal | None:
     if steps_per_hour * _LONGEST_HOURS >= steps:
         return None
     days = math.inf if steps_per_hour == 0 else steps / steps_per_hour / 24
-    return ListingRefusal("too slow", f"{days:,.0f} days of run time: over {LONGEST_RUN.days}")
+    return ListingRefusal(TOO_SLOW, f"{days:,.0f} days of run time: over {LONGEST_RUN.days}")
 
 
 def _deviations(confidence: float) -> float:
