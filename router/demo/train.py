@@ -217,8 +217,11 @@ class DemoCheckpoints:
         """Return how many other attempts have trained a step."""
         if self._metrics < 0:
             return 0
-        lines = os.pread(self._metrics, os.fstat(self._metrics).st_size, 0).splitlines()
-        return len({json.loads(line)["attempt"] for line in lines} - {attempt})
+        attempts = set()
+        for line in os.pread(self._metrics, os.fstat(self._metrics).st_size, 0).splitlines():
+            with suppress(ValueError):  # a line that was torn
+                attempts.add(json.loads(line)["attempt"])
+        return len(attempts - {attempt})
 
     def asked(self, step: int, steps: int) -> bool:
         """Report the number of steps done, and return whether a checkpoint is requested."""

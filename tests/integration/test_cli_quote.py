@@ -333,7 +333,7 @@ def test_a_plan_that_starts_later_than_quoted_is_accepted_only_where_that_is_mea
     refused = run(*words)
     said = " ".join(refused.stderr.split())
     assert (refused.exit_code, out.exists()) == (2, False)
-    assert "--later: llama-7b would start later than quoted: at 2026-11-24 00:00Z, so that nothing is ordered" in said
+    assert "--later: llama-7b would start later than quoted: at 2026-11-22 19:00Z, so that nothing is ordered" in said
     assert "other jobs hold its machines, or are planned to" in said
     assert "(quoted: 9 of 10 by 2026-11-2" in said
     taken = run(*words, "--later")

@@ -197,7 +197,7 @@ def test_a_cbc_that_is_killed_leaves_a_plan_and_a_bound(
     killed.chmod(killed.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     # A night on which both planners need the solver for whole numbers.
-    plan = sound(replace(mid_size_request(13), solver="coin_cmd", compact_jobs=compact_jobs))
+    plan = sound(replace(mid_size_request(1), solver="coin_cmd", compact_jobs=compact_jobs))
     assert plan.status in ("feasible", "optimal")
     assert plan.lines
     assert "failure" in {cut.by for cut in plan.cuts}
