@@ -107,7 +107,7 @@ def test_two_seconds_are_enough_for_sixty_jobs(compact_jobs: int) -> None:
     # The processor's time: beside other tests two seconds are less.
     plan = sound(replace(request, compact_jobs=compact_jobs), clock=time.process_time)
     assert plan.time_limit_hit
-    assert len(plan.unplaced) <= 8  # an hour leaves out these, too: six find no offer in time, alone either
+    assert len(plan.unplaced) <= 9  # an hour leaves out as many: six find no offer in time, alone either
     assert plan.bound_usd.nanos > 0
 
 
