@@ -26,9 +26,11 @@ def test_one_job_of_24_loses_a_rule() -> None:
     first, *rest = found.shown
     assert (first.job, first.root) == (FREED, FREED)
     assert first.why.startswith("the job changed: residency.allow EU -> empty")
-    assert all(change.root == FREED or change.unexplained for change in rest)
+    # Within the gap a job may move for no cause that is known; what follows from that names it as its root.
+    unexplained = {change.job for change in rest if change.unexplained}
+    assert all(change.root in {FREED, *unexplained} for change in rest)
     assert any(cause.follows == FREED for change in found.changes for cause in change.causes)
-    explained = [change for change in rest if not change.unexplained]
+    explained = [change for change in rest if change.root == FREED]
     assert all(change.causes[0].follows for change in explained)
     # Those without a cause come last, and there are few.
     assert found.shown[1 : 1 + len(explained)] == tuple(explained)
