@@ -215,7 +215,7 @@ def _exchange_seconds(s: Steps, c: Mapping[str, float], held: Values) -> Values:
 
 @dataclass(frozen=True, slots=True)
 class EfficiencyKind:
-    """What decides the share of the peak that matrices reach: hardware, precision, and the software of the job.
+    """The causes of the share of the peak that matrices reach: hardware, precision, and the software of the job.
 
     ``software`` is empty and ``year`` None where the job does not say them: it then counts as what published runs on
     the family had. Mixtures of ``experts`` have terms of their own for the age of software and for 8 bits.
