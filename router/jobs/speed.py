@@ -348,7 +348,9 @@ def _likeness(links: Links, model: Transformer, fit: Coefficients) -> str:
     if not runs:
         words = f"without a published run on {links.accelerator}"
     words += f", {model.precision} computed in 16 bit" if links.is_wider_than(model.precision) else ""
-    return f"{words}, software not stated" if estimate_kind(model, fit).endswith("unknown") else words
+    if not estimate_kind(model, fit).endswith("unknown"):
+        return words
+    return f"{words}, none of them on {model.software}" if model.software else f"{words}, software not stated"
 
 
 @dataclass(frozen=True, slots=True)
