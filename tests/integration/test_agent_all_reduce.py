@@ -27,6 +27,7 @@ def _measured(folder: Path, nodes: int = 2, **more: Any) -> tuple[list[int], Coo
     return codes, coordinator, [rank.log("agent.log") for rank in ranks]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "processes"), [(2, 1), (3, 2)])
 def test_the_bus_bandwidth_is_that_of_nccl_tests(tmp_path: Path, nodes: int, processes: int) -> None:
     environment = _environment(STAND_IN_GB_PER_S="0.05")

@@ -56,6 +56,7 @@ def test_a_pool_that_is_short_is_released_whole_and_remembered(site: Site) -> No
     assert {line["zone"] for line in again.json["lines"]} == {ZONE_B}
 
 
+@pytest.mark.slow
 def test_nowhere_to_be_had_it_ends_and_the_next_try_does_not_even_ask(site: Site) -> None:
     site.stock(ONE_LEFT_IN_A, ONE_LEFT_IN_B, NONE_ON_DEMAND)
     with SeenMachines() as seen_machines:

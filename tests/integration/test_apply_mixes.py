@@ -50,6 +50,7 @@ def types(site: Site, attempt: str) -> Counter[str]:
         return Counter(node.instance_type for node in store.attempts.nodes(attempt))
 
 
+@pytest.mark.slow
 def test_a_gang_of_two_types_is_made_whole_and_paid_by_type(site: Site) -> None:
     shown = site.run("plan", "show", site.plan)
     assert f"walk: one gang of 2x {TYPE} + 1x {OTHER}" in shown.said

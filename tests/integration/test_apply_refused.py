@@ -90,6 +90,7 @@ def _quoted_for(site: Site, rule: Rule) -> None:
     site.plan.write_text(plan_to_json(plan))
 
 
+@pytest.mark.slow
 def test_another_policy_than_was_quoted(site: Site) -> None:
     """Unless the deploy file is to win; a file that names none does not differ."""
     _quoted_for(site, Rule.FORESIGHT)

@@ -88,6 +88,7 @@ def test_what_stands_is_no_orphan_and_a_machine_that_went_is_named(site: Site) -
     assert disagreements(site) == []
 
 
+@pytest.mark.slow
 def test_a_gang_without_its_run_directory_is_destroyed_by_its_tag(site: Site) -> None:
     assert site.apply().code == 0
     shutil.rmtree(directory(site))

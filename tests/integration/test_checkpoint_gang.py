@@ -69,6 +69,7 @@ def _kill(ranks: list[Rank]) -> None:
     time.sleep(0.5)
 
 
+@pytest.mark.slow
 def test_an_ordered_checkpoint_is_one_step_of_all_ranks_and_outlives_the_death_of_all(
     plain: dict[int, float], tmp_path: Path
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_job_that_was_left_out_is_told_what_would_do(tmp_path: Path) -> None:
     assert "left out" in run("explain", file).stdout
 
 
+@pytest.mark.slow
 def test_the_quote_of_the_same_job_is_named_beside_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
     path = write_job(tmp_path, "llama-7b", steps=9000)
@@ -155,6 +156,7 @@ def test_without_the_book_of_the_plan_it_is_not_told_what_changes_are_worth(
     assert document["gang_worth"]["unknown"].endswith(" of the plan is not stored here (name it)")
 
 
+@pytest.mark.slow
 def test_rules_are_priced_by_planning_again(tmp_path: Path) -> None:
     write_job(tmp_path / "jobs", "rush", more="residency: {allow: [JP]}\n")
     file = stored_plan(tmp_path)
@@ -199,6 +201,7 @@ def test_another_price_book_is_refused(tmp_path: Path) -> None:
         rebuild_request(replace(stored, book_digest="b" * 64), files, hour, minute)
 
 
+@pytest.mark.slow
 def test_limits_that_are_not_those_of_the_plan_are_noted(tmp_path: Path) -> None:
     write_job(tmp_path / "jobs", "rush")
     limits = tmp_path / "limits.yaml"

@@ -340,6 +340,7 @@ def test_a_job_that_may_cost_more_than_its_budget_is_named(tmp_path: Path) -> No
     assert "holds for the expected cost" not in plan(rich, "--book", "embedded").stdout
 
 
+@pytest.mark.slow
 def test_a_plan_that_was_cut_short_says_how_long_it_would_have_taken() -> None:
     nightly = ROOT / "examples" / "nightly"
     cut = plan(nightly, "--limits", nightly / "limits.yaml", "--time-limit", "1s", "-o", "json")

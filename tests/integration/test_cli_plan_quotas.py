@@ -105,6 +105,7 @@ def test_without_a_reading_it_says_what_to_do(tmp_path: Path) -> None:
     assert (done.code, "broken.json" in done.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_what_if_and_quotes_take_them_too(read_home: Path, tmp_path: Path) -> None:
     path = job(tmp_path / "jobs", "large", 32, CALM)
     words = ("--book", "embedded", "--quotas", "latest", "--now", NOW)

@@ -111,6 +111,7 @@ def test_runs_in_a_file_give_the_same_plan_as_the_state(home: Path, job: Path, t
     assert "holds no runs" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_quote_learns_too(home: Path, job: Path) -> None:
     def cost(*words: object) -> float:
         done = run("quote", job, "--by", "+36h", "--book", "embedded", "--no-keep", "-o", "json", *words)

@@ -69,6 +69,7 @@ def test_the_answer_is_in_the_first_line(tmp_path: Path) -> None:
         assert words in result.stdout
 
 
+@pytest.mark.slow
 def test_a_ticket_gets_one_line(tmp_path: Path) -> None:
     result = quote(write_job(tmp_path, "llama-7b"), "-o", "line", "--no-keep")
     assert len(result.stdout.splitlines()) == 1
@@ -88,6 +89,7 @@ def test_json_keeps_its_schema_and_is_what_is_stored(tmp_path: Path, home: Path)
     assert json.loads(stored.read_text(encoding="utf-8")) == found["quotes"][0]
 
 
+@pytest.mark.slow
 def test_a_folder_gives_a_table_and_says_what_could_not_be(tmp_path: Path) -> None:
     for name in ("one", "two"):
         write_job(tmp_path / "jobs", name)
@@ -120,6 +122,7 @@ def test_a_page_that_has_no_place_is_refused_before_anything_is_quoted(tmp_path:
     assert not (home / "quotes").exists()
 
 
+@pytest.mark.slow
 def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     page = tmp_path / "quote.html"
     assert quote(write_job(tmp_path, "llama-7b", steps=9000), "--by", "+2d", "--html", page).exit_code == 0
@@ -133,6 +136,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     assert all("nan" not in p and "inf" not in p.replace('inv"', "") for p in pictures)
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_json_s_figures_and_who_was_refused(tmp_path: Path) -> None:
     page = tmp_path / "quote.html"
     write_job(tmp_path / "jobs", "fits")
@@ -194,6 +198,7 @@ def test_a_quote_is_listed_shown_and_accepted(tmp_path: Path) -> None:
     assert "accepted 2026-11-21T19:00:00Z" in run("quotes", "show", identity).stdout
 
 
+@pytest.mark.slow
 def test_the_deadline_asked_for_counts_and_not_the_job_s_own_that_has_passed(tmp_path: Path) -> None:
     path = write_job(tmp_path, "llama-7b", steps=9000)
     text = "\n".join(line for line in path.read_text().splitlines() if not line.startswith("deadline:"))
@@ -207,6 +212,7 @@ def test_the_deadline_asked_for_counts_and_not_the_job_s_own_that_has_passed(tmp
     assert read_plan(out).jobs[0].deadline == datetime(2026, 11, 23, 18, tzinfo=UTC)
 
 
+@pytest.mark.slow
 def test_what_is_accepted_is_the_gang_and_the_market_that_were_quoted(tmp_path: Path) -> None:
     """Acceptance takes no other gang or market, though the plan alone might."""
     path = write_job(tmp_path, "llama-7b", steps=9000)
@@ -231,6 +237,7 @@ def test_what_is_accepted_is_the_gang_and_the_market_that_were_quoted(tmp_path: 
     assert {(line.accelerator, line.accelerators, line.market) for line in read_plan(out).lines} <= quoted
 
 
+@pytest.mark.slow
 def test_a_plan_that_costs_something_else_than_the_quote_said_of_a_plan_says_why(tmp_path: Path) -> None:
     """A plan of the job alone may fall back on 16 H100, which the quote does not count on, and nothing will start."""
     path = tmp_path / "job.yaml"
@@ -266,6 +273,7 @@ residency: {allow: [EEA]}
     assert json.loads(run("quotes", "list", "-o", "json").stdout)["quotes"][0]["accepted"]["note"] == note
 
 
+@pytest.mark.slow
 def test_a_plan_that_costs_what_the_quote_said_has_no_note(tmp_path: Path) -> None:
     path = write_job(tmp_path, "llama-7b", steps=9000)
     asked = json.loads(quote(path, "--by", "+2d", "-o", "json").stdout)["quotes"][0]
@@ -279,6 +287,7 @@ def test_a_plan_that_costs_what_the_quote_said_has_no_note(tmp_path: Path) -> No
     assert "less time is left" in " ".join(again.stderr.split())
 
 
+@pytest.mark.slow
 def test_an_accepted_quote_takes_no_reservation_that_it_does_not_count_on(tmp_path: Path) -> None:
     """Tonight's plan may fill the reservation already."""
     path = write_job(tmp_path, "llama-7b", steps=9000)
@@ -292,6 +301,7 @@ def test_an_accepted_quote_takes_no_reservation_that_it_does_not_count_on(tmp_pa
     assert {line.market for line in read_plan(out).lines}.isdisjoint({Market.RESERVED.value})
 
 
+@pytest.mark.slow
 def test_an_accepted_quote_is_planned_beside_the_night(tmp_path: Path) -> None:
     """The machines that tonight's plan gives to another job are not given away twice."""
     path, other = write_job(tmp_path, "llama-7b", steps=9000), write_job(tmp_path, "other", steps=9000, deadline="+2d")
@@ -314,6 +324,7 @@ def test_an_accepted_quote_is_planned_beside_the_night(tmp_path: Path) -> None:
     assert run("quote", "--accept", identity, *words).exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_plan_that_starts_later_than_quoted_is_accepted_only_where_that_is_meant(tmp_path: Path) -> None:
     """Tonight's plan leaves four of twelve accelerators, and the job needs eight: it would be in the outlook alone."""
     path = write_job(tmp_path, "llama-7b", steps=9000, deadline="+5d")
@@ -341,6 +352,7 @@ def test_a_plan_that_starts_later_than_quoted_is_accepted_only_where_that_is_mea
     assert {line.orderable for line in read_plan(out).lines} == {False}
 
 
+@pytest.mark.slow
 def test_what_cannot_be_accepted(tmp_path: Path) -> None:
     path = write_job(tmp_path, "llama-7b", steps=9000)
     identity = json.loads(quote(path, "--by", "+2d", "-o", "json").stdout)["quotes"][0]["quote_id"]
@@ -390,6 +402,7 @@ def test_without_a_job_it_says_how() -> None:
     assert run("quotes", "show", "feed").exit_code == 2
 
 
+@pytest.mark.slow
 def test_history_is_looked_at_where_there_is_any(tmp_path: Path, home: Path) -> None:
     path = write_job(tmp_path, "llama-7b", steps=9000)
     before = json.loads(quote(path, "--by", "+2d", "-o", "json").stdout)["quotes"][0]

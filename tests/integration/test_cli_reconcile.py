@@ -171,6 +171,7 @@ def test_findings_fail_only_where_that_was_asked_for() -> None:
     assert "no findings" in reconcile("--strict", "--tolerance-amount", "1000").stdout
 
 
+@pytest.mark.slow
 def test_a_named_rate_compares_a_bill_of_another_currency(tmp_path: Path) -> None:
     """Ten hours are metered at 27.52, so 275.20 dollars; 10 x 25.50 euros are 276.93 of them at 1.086, within 1 %."""
     arn = "arn:aws:ec2:us-east-1:111122223333:instance/i-0abc"

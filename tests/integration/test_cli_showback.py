@@ -204,6 +204,7 @@ def test_the_plan_of_a_job_counts_whole_once_it_has_ended(store: StateStore) -> 
     assert Decimal(periods[0]["planned_usd"]) == 8
 
 
+@pytest.mark.slow
 def test_open_months_long_before_stand_beside_the_month(store: StateStore, tmp_path: Path) -> None:
     """Two of them by the sums of the extract, and the same once a bill of this month stands, and they are matched."""
     early = [hour(n, f"{n}", start=datetime(2026, n, 5, tzinfo=UTC)) for n in (6, 7, 10)]

@@ -56,6 +56,7 @@ def test_one_variant_is_compared_with_the_plan(folder: Path) -> None:
     assert not any("p5" in (move["after"] or "") and "spot" in move["after"] for move in variant["moves"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "words"),
     [
@@ -93,6 +94,7 @@ def test_a_grid_in_every_format(folder: Path, tmp_path: Path, form: str, words: 
         assert float(rows[1]["cost_usd"]) > float(rows[2]["cost_usd"])
 
 
+@pytest.mark.slow
 def test_the_number_of_processes_changes_no_byte(folder: Path, tmp_path: Path) -> None:
     sweep = ("--sweep", "price aws 0.5,1.0", "-o", "json", "--plot")
     one, two = (what_if(folder, *sweep, tmp_path / f"{n}.svg", workers=n) for n in (1, 2))
@@ -104,6 +106,7 @@ def test_the_number_of_processes_changes_no_byte(folder: Path, tmp_path: Path) -
     assert (same["cost_usd"], same["moves"]) == (document["base"]["cost_usd"], [])
 
 
+@pytest.mark.slow
 def test_the_plot_has_a_point_a_plan_and_the_jobs_left_out(folder: Path, tmp_path: Path) -> None:
     plot = tmp_path / "costs.svg"
     result = what_if(folder, "--sweep", "deadline all -6h,+0h,+6h", "--plot", plot)
@@ -146,6 +149,7 @@ def test_bad_input_is_refused_before_anything_is_planned(
     assert words in result.stderr
 
 
+@pytest.mark.slow
 def test_an_interruption_ends_the_processes(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_bars: object, _name: str, done: int, _total: int | None, _remark: str) -> None:
         if done:

@@ -162,6 +162,7 @@ def test_as_of_after_the_closing_corrections_count_from_their_day_on(home: Path)
         assert focus_sums(home / "all.csv", period="2026-11") == CAME_TO
 
 
+@pytest.mark.slow
 def test_plans_are_held_to_what_corrections_come_to_as_well(home: Path) -> None:
     """December has no bill of its own, only a correction of November."""
     now = datetime(2026, 12, 11, 9, tzinfo=UTC)

@@ -173,6 +173,7 @@ def test_a_correction_is_sealed_with_the_month_it_stands_in(home: Path, tmp_path
     fine(run("ledger", "verify"))
 
 
+@pytest.mark.slow
 def test_what_people_add_later_is_noted_too(home: Path, tmp_path: Path) -> None:
     path = tmp_path / "late.yaml"
     path.write_text("entries:\n  - {kind: credit, usd: -99.90, period: 2026-12, reason: promised, corrects: 2026-11}\n")

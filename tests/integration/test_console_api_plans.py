@@ -39,6 +39,7 @@ def client(context: QueryContext) -> TestClient:
     return console_client(context)
 
 
+@pytest.mark.slow
 def test_a_plan_is_asked_for_made_and_read(context: QueryContext, client: TestClient) -> None:
     asked = client.post(
         URL, json={"jobs": JOB, "name": "night", "book": "embedded", "limits": {"clouds": ["aws", "gcp"]}}

@@ -47,6 +47,7 @@ def post(client: TestClient, path: str = "/budgets", **fields: str) -> tuple[int
     return done.status_code, done.headers.get("location", done.text)
 
 
+@pytest.mark.slow
 def test_the_figures_are_those_of_the_command(readers: Readers) -> None:
     client = readers.asked_by()
     asked = ("budget", "check", "--month", MONTH, "--no-notify", "--now", WHEN)
@@ -83,6 +84,7 @@ def test_a_budget_is_set_seen_and_removed_with_who_did_it(readers: Readers, cont
     assert post(client, "/budgets/remove", scope="team", name="vision", since="2026-12")[0] == 404
 
 
+@pytest.mark.slow
 def test_the_costs_of_the_month_have_a_budget_as_soon_as_it_is_set(readers: Readers, context: QueryContext) -> None:
     client = readers.asked_by("finance", name="fred")
 

@@ -69,6 +69,7 @@ def links_of(row: Element) -> list[str]:
     return [link.attributes["href"] for link in row.tags("a")]
 
 
+@pytest.mark.slow
 def test_the_last_accepted_quote_comes_first_then_the_latest(context: QueryContext, quote: Quote) -> None:
     old, accepted, late, new = (put(context, quote, hours) for hours in (90, 60, 30, 0))
     accept(context, accepted)

@@ -130,6 +130,7 @@ def test_before_a_plan_was_made_there_are_no_limits(job: Path, tmp_path: Path) -
         assert "none was made yet, so no limits" in client_as(empty).get("/quotes/new", headers=PAGE).text
 
 
+@pytest.mark.slow
 def test_limits_of_the_last_plan_change_a_quote_as_on_the_command_line(
     context: QueryContext, last: dict[str, Any], free: dict[str, Any], limits: Path, job: Path
 ) -> None:

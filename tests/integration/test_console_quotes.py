@@ -89,6 +89,7 @@ def followed(client: TestClient, url: str) -> str:
     return answer.headers["Location"]
 
 
+@pytest.mark.slow
 def test_a_quote_that_is_asked_for_is_the_command_s_to_the_cent(context: QueryContext, tmp_path: Path) -> None:
     client = client_as(context)
     written = document(tmp_path)
@@ -137,6 +138,7 @@ def test_the_own_deadline_of_a_job_of_tonight_is_that_of_the_plan(context: Query
         check_question(over, QuoteAsked(job="letters"))
 
 
+@pytest.mark.slow
 def test_what_tomorrow_noon_costs_is_on_the_page_of_a_quote(
     context: QueryContext, quotes: dict[str, Quote], jobs: dict[str, Job]
 ) -> None:
@@ -259,6 +261,7 @@ class StoppedWorker(ThreadWorker):
         return WorkResult(Outcome.LEFT)
 
 
+@pytest.mark.slow
 def test_an_acceptance_whose_server_ended_before_it_could_say_so_is_done_all_the_same(
     context: QueryContext, tmp_path: Path
 ) -> None:
@@ -338,6 +341,7 @@ def test_who_may_not_accept_hears_that_and_not_of_the_ceiling(
     assert client_as(context, "viewer").post(f"/quotes/{name}/acceptance", data={"ceiling": "-5"}).status_code == 403
 
 
+@pytest.mark.slow
 def test_a_ceiling_below_what_the_job_costs_leads_back_to_the_quote(context: QueryContext, tmp_path: Path) -> None:
     client = client_as(context)
     client.post("/api/v1/quotes", json={"document": document(tmp_path), "by": "+48h"})
@@ -385,6 +389,7 @@ def test_a_quote_on_a_reservation_that_tonight_s_plan_fills_is_not_accepted_for_
     assert [made.name for made in context.store.made_plans.newest()] == ["night"]
 
 
+@pytest.mark.slow
 def test_a_plan_that_starts_later_is_asked_about_beside_a_box(context: QueryContext, tmp_path: Path) -> None:
     """The worker's answer is made up here; tests/integration/test_cli_quote.py makes such a plan."""
     client = client_as(context)
@@ -423,6 +428,7 @@ def test_another_deadline_that_cannot_be_read_is_named_beside_its_field(
     assert "yesterday" in wrong.words
 
 
+@pytest.mark.slow
 def test_a_stale_quote_is_refused_and_one_that_cannot_be_placed_says_why(context: QueryContext, tmp_path: Path) -> None:
     client = client_as(context)
     client.post("/api/v1/quotes", json={"document": document(tmp_path), "by": "+48h"})

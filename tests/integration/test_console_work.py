@@ -77,6 +77,7 @@ def test_a_task_that_fails_says_why_and_gives_nothing_away(context: QueryContext
     assert "secret" not in row.message
 
 
+@pytest.mark.slow
 def test_a_child_process_does_the_work_and_what_it_leaves_is_taken_up_after_its_lease(context: QueryContext) -> None:
     worker, now = ProcessWorker(context.settings), [NIGHT + timedelta(hours=1)]
     try:

@@ -54,6 +54,7 @@ def test_any_body(served: Scene, message: str, body: bytes) -> None:
     _answered(*_post(served.port, f"/v1/attempts/{ATTEMPT}/ranks/0/{message}", body))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(message=st.sampled_from(MESSAGES), rank=st.integers(0, 1), data=st.data())
 def test_a_good_body_with_a_few_wrong_values(served: Scene, message: str, rank: int, data: st.DataObject) -> None:

@@ -118,6 +118,7 @@ def test_the_cron_job_runs_the_script_in_the_folder_of_the_console() -> None:
     assert subprocess.run(["bash", "-n", "-c", script], check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_change_of_jobs_is_planned_against_what_stands_and_told_as_markdown(tmp_path: Path) -> None:
     for name, jobs in (("before", ["walk"]), ("after", ["walk", "ride"])):
         for job in jobs:

@@ -35,6 +35,7 @@ def seen_machines() -> Iterator[SeenMachines]:
         yield looking
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", FEW, ids=lambda s: f"{s.stage.name}, {s.fault.name}, then {s.follow_up}")
 def test_one_more_command_sets_it_right(
     step: Step, planned: Mapping[str, Template], seen_machines: SeenMachines, tmp_path: Path

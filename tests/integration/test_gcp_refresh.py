@@ -47,6 +47,7 @@ def test_every_region_is_seen_whole(harvests: dict[str, FetchResult]) -> None:
         assert harvest.regions == ()
 
 
+@pytest.mark.slow
 def test_the_catalogue_is_read_once_for_all(service: tuple[str, GcpService], harvests: dict[str, FetchResult]) -> None:
     calls = service[1].calls
     assert len(harvests) == 40

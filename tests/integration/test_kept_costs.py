@@ -112,6 +112,7 @@ def check(site: OpenMonths, *more: Month) -> None:
     assert set(site.kept()) >= {str(month) for month in matched}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_kept_costs_are_those_of_all_books_after_a_change(
     change: Callable[[OpenMonths], None], kept_site: OpenMonths
@@ -136,6 +137,7 @@ def test_a_state_that_keeps_none_says_the_same(site: OpenMonths, tmp_path: Path)
     assert set(site.kept()) == {str(month) for month in MONTHS[:-2]}
 
 
+@pytest.mark.slow
 def test_a_new_entry_of_today_leaves_what_is_kept_and_it_is_read(
     site: OpenMonths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +206,7 @@ def test_damaged_kept_months_are_matched_again(
     assert {each.name.split(".")[1] for each in folder.glob("*.parquet")} == set(site.kept().values())
 
 
+@pytest.mark.slow
 def test_ids_that_bills_of_other_months_know_tell_another_machine(site: OpenMonths) -> None:
     """The first row of a month is of a machine that nobody metered: it takes no time of another one of its kind."""
     of = Account(issuer="AWS", provider="AWS", number="1", sub_account="7", month=NOVEMBER)
@@ -223,6 +226,7 @@ def test_ids_that_bills_of_other_months_know_tell_another_machine(site: OpenMont
     assert kept.known_elsewhere == {(machine.cloud, "machine"): False}
 
 
+@pytest.mark.slow
 def test_closing_and_what_corrects_it_afterwards(kept_site: OpenMonths) -> None:
     site = kept_site
     check(site)
@@ -244,6 +248,7 @@ def test_closing_and_what_corrects_it_afterwards(kept_site: OpenMonths) -> None:
     assert sums[1] - sums[0] == 12
 
 
+@pytest.mark.slow
 def test_costs_as_of_a_moment_are_not_kept_for_another(site: OpenMonths, tmp_path: Path) -> None:
     costs, kept = site.costs(), site.kept()
     unbilled = list(machines(OLD))[4]

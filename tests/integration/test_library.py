@@ -24,6 +24,7 @@ JOB = ROOT / "examples/nightly/bert-reranker-squad.yaml"
 LIMITS = ROOT / "examples/nightly/limits.yaml"
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_its_programs_print() -> None:
     program = "\n".join(block.text for block in blocks(PAGE, "python"))
     shown = "".join(block.text for block in blocks(PAGE, "text"))

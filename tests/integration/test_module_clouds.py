@@ -29,6 +29,7 @@ def gang(zone: str, instance_type: str, machines: int = 2) -> list[dict[str, Any
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cloud", "runs"), [pytest.param("aws", 16, marks=pytest.mark.slow), ("azure", 14), ("gcp", 10)]
 )
@@ -38,6 +39,7 @@ def test_suite_passes(engine: Engine, tmp_path: Path, cloud: str, runs: int) -> 
     assert len(outcomes) == runs
 
 
+@pytest.mark.slow
 def test_everything_on_aws_that_can_be_tagged_is(engine: Engine, tmp_path: Path) -> None:
     more = {"fabric": "efa", "checkpoint_bucket": "b", "ssh_public_key": "ssh-ed25519 A"}
     given = variables(gang("use1-az4", "p5.48xlarge"), region="us-east-1", **more)
@@ -53,6 +55,7 @@ def test_everything_on_aws_that_can_be_tagged_is(engine: Engine, tmp_path: Path)
     assert {m["values"]["region"] for m in machines} == {"us-east-1"}
 
 
+@pytest.mark.slow
 def test_everything_on_azure_that_can_be_tagged_is(engine: Engine, tmp_path: Path) -> None:
     given = variables(
         gang("1", "Standard_ND96isr_H100_v5"), region="eastus", ssh_public_key="ssh-rsa A", checkpoint_bucket=CONTAINER
@@ -62,6 +65,7 @@ def test_everything_on_azure_that_can_be_tagged_is(engine: Engine, tmp_path: Pat
     assert sum("tags" in r["values"] for r in resources) >= 8
 
 
+@pytest.mark.slow
 def test_each_machine_of_a_set_renders_the_text_of_its_rank(engine: Engine, tmp_path: Path) -> None:
     texts = {str(r): f"#cloud-config\nruncmd:\n  - echo {r} '{{{{ not ours }}}}' {{% nor this %}}\n" for r in range(12)}
     given = {
@@ -84,6 +88,7 @@ def test_each_machine_of_a_set_renders_the_text_of_its_rank(engine: Engine, tmp_
         assert [line for line in text.splitlines() if line] == texts[str(rank)].splitlines()
 
 
+@pytest.mark.slow
 def test_everything_on_google_is_labelled_or_named_after_the_attempt(engine: Engine, tmp_path: Path) -> None:
     given = variables(
         gang("us-central1-a", "a3-megagpu-8g"), region="us-central1", fabric="gpudirect-tcpxo", checkpoint_bucket="b"

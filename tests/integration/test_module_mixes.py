@@ -55,6 +55,7 @@ def root(engine: Engine, folder: Path, cloud: str, types: tuple[str, str], fabri
     return engine.root(folder, cloud, given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cloud", "fabric"),
     [
@@ -87,6 +88,7 @@ def test_a_mix_that_plans_never_offer_is_refused(
     assert REFUSED[cloud, fabric, one, two] in " ".join((done.out + done.err).replace("│", " ").split())
 
 
+@pytest.mark.slow
 def test_each_type_has_its_own_network_cards(engine: Engine, tmp_path: Path) -> None:
     """Network cards differ by type: 32 of p5, 16 of p5en."""
     made = planned(engine, root(engine, tmp_path / "root", "aws", ("p5.48xlarge", "p5en.48xlarge"), "efa"))

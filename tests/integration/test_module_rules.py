@@ -44,6 +44,7 @@ def _other(cloud: str) -> WorkspaceSpec:
     return replace(plain, user_data=spec.user_data, checkpoint_bucket=spec.checkpoint_bucket)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cloud", sorted(PROVIDERS))
 def test_the_golden_workspace_breaks_no_rule(engine: Engine, tmp_path: Path, cloud: str) -> None:
     plan = _plan(engine, tmp_path / "root", examples()[cloud])

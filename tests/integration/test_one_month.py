@@ -98,6 +98,7 @@ def test_a_budget_is_used_by_what_the_report_says(home: Path, basis: str) -> Non
         assert shares == {scope: f"{Decimal(share) * 100:.1f}%" for scope, share in used.items()}
 
 
+@pytest.mark.slow
 def test_focus_rows_say_how_final_they_are_and_keep_every_rule(home: Path, tmp_path: Path) -> None:
     path = tmp_path / "november.csv"
     say("showback", "--month", "2026-11", "--now", AT, "-o", "focus", "--out", path)

@@ -81,6 +81,7 @@ def month(playing: Stage, hour: float, as_of: float | None = None) -> tuple[obje
     return row["planned"], row["spent"]
 
 
+@pytest.mark.slow
 def test_a_plan_accepted_later_takes_a_job_over(playing: Stage) -> None:
     """Two nights plan a job that waits: ten hours twice, of which it needs one; another job is not touched."""
     accept(playing, 0, 1, 10)
@@ -112,6 +113,7 @@ def test_a_job_that_runs_is_planned_where_it_runs(playing: Stage) -> None:
     assert playing.store.plans.plan(first) is not None
 
 
+@pytest.mark.slow
 def test_a_gang_that_runs_is_compared_as_far_as_it_is_metered(playing: Stage) -> None:
     """Its first life was taken after four hours; the second runs, and is in no entry."""
     plan = accept(playing, 0, 0, 30)
@@ -147,6 +149,7 @@ def bill_of(playing: Stage, name: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_what_bills_have_of_a_gang_that_runs_is_compared(playing: Stage) -> None:
     plan = accept(playing, 0, 0, 30)
     bill, folder = bill_of(playing, live(playing, plan, 0, None)), playing.site.runs.parent
@@ -159,6 +162,7 @@ def test_what_bills_have_of_a_gang_that_runs_is_compared(playing: Stage) -> None
     assert [usd.dollars() for usd in spent.values()] == [88 + 120]
 
 
+@pytest.mark.slow
 def test_a_gang_that_runs_over_a_closed_month_has_one_planned_cost(playing: Stage) -> None:
     """As `ledger close --anyway` leaves it: the list of months says what the closed month's report says."""
     plan = accept(playing, 0, 0, 30)

@@ -29,6 +29,7 @@ def test_a_recording_holds_no_secret(file: Path) -> None:
     assert not secrets_in(file.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=_name)
 def test_a_recording_replays_as_it_was(file: Path) -> None:
     replayed = replay(file)
@@ -38,6 +39,7 @@ def test_a_recording_replays_as_it_was(file: Path) -> None:
     assert replayed.is_same
 
 
+@pytest.mark.slow
 def test_a_recording_of_another_answer_replays_otherwise_and_is_not_taken(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

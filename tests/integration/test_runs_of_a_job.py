@@ -61,6 +61,7 @@ def due(hour: float) -> tuple[str | None, str | None, bool | None]:
     return row["deadline"], row["done_at"], row["deadline_met"]
 
 
+@pytest.mark.slow
 def test_a_row_of_jobs_is_about_the_last_run(playing: Stage) -> None:
     live(playing, accept(playing, 0), 0, 6)
     assert due(23) == ("2026-11-10T08:00:00Z", "2026-11-10T06:00:00Z", True)

@@ -53,6 +53,7 @@ def _decided(plan: Any) -> Any:
     return {**rest, "usage": usage}
 
 
+@pytest.mark.slow
 def test_a_csv_file_gives_the_plan_of_the_adapters_book(refreshed: Path, jobs: Path) -> None:
     ours, theirs = _plan(refreshed, jobs), _plan(refreshed, jobs, "--book", refreshed / "all.csv")
     assert len(ours["jobs"]) == 3

@@ -87,6 +87,7 @@ def teams(demo: Demo) -> Mapping[str, str]:
     return {job.job: job.team for number in (1, 0) for job in demo.plan(number).jobs}
 
 
+@pytest.mark.slow
 def test_the_plan_is_the_one_of_the_readme(demo: Demo) -> None:
     assert f"{demo.data('/plans/latest')['plan_id']} made for" in (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -109,6 +110,7 @@ def test_the_night_before_differs_as_nights_do_and_its_reasons_add_up_to_the_cen
 class TestOneWorld:
     """Jobs, teams, places, prices and dates are the same everywhere."""
 
+    @pytest.mark.slow
     def test_every_page_is_as_of_one_moment(self, demo: Demo) -> None:
         for path in ("/tonight", "/jobs", "/quotes", "/prices", "/prices/history", "/spend", "/budgets", "/audit"):
             assert f"Demo: made-up data, as of {DEMO_AT:%-d %b %H:%M} UTC" in demo.page(path), path
@@ -279,6 +281,7 @@ def test_all_of_it_is_what_is_made_today(tmp_path: Path, monkeypatch: pytest.Mon
     assert read_series(DATA / "history").equals(read_series(tmp_path / "made" / "history"))
 
 
+@pytest.mark.slow
 def test_it_serves_on_loopback_until_it_is_told_to_stop_and_leaves_nothing(demo: Demo) -> None:
     command = [str(STEPFARE), "serve", "--demo", "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process, ExitStack() as ending:

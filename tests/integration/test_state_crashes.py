@@ -223,6 +223,7 @@ with StateStore.open(sys.argv[1], now=datetime.now(UTC)) as store:
 class TestCrash:
     """Killed processes. `ready_url` gives the URL of a state in which nothing was written."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("stride", [19, _SLOW])
     def test_killed_at_any_statement(self, new_url: NewUrl, ready_url: NewUrl, stride: int) -> None:
         expected = seen_after_each(new_url())

@@ -77,6 +77,7 @@ def test_what_is_not_there_is_refused_in_the_clouds_words_and_the_rest_released(
     assert len(_alive(directory)) == 4
 
 
+@pytest.mark.slow
 def test_two_gangs_at_once_get_no_more_than_there_is(cloud: Path, runs: Path) -> None:
     (cloud / "stock").write_text("local - sim-8xh100 spot 5\n")
     directories = [_gang(runs, f"a-{n}", 4) for n in range(2)]

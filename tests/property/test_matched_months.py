@@ -124,6 +124,7 @@ class MadeUpMonths:
             self.site.store.periods.close(month, who="fin", at=NOW - HOUR / 2, seal=drafted.seal, head=drafted.head)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "changes", "months"),
     [(3, 1, MONTHS[-3:]), *(pytest.param(seed, 4, MONTHS, marks=pytest.mark.slow) for seed in (4, 5, 9))],

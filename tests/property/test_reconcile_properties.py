@@ -96,6 +96,7 @@ def test_the_pieces_of_each_row_are_the_row(rows: list[dict[str, Any]]) -> None:
     assert not pieces
 
 
+@pytest.mark.slow
 @quick
 @given(months)
 def test_each_metered_second_is_covered_once_or_stays(rows: list[dict[str, Any]]) -> None:
@@ -154,6 +155,7 @@ def test_a_row_is_spread_by_the_largest_remainder(amount: Decimal, nanos: list[i
 whole_numbers = st.integers(0, 37).flatmap(lambda digits: st.integers(-(10**digits), 10**digits))
 
 
+@pytest.mark.slow
 @quick
 @given(st.lists(st.tuples(whole_numbers, st.integers(1, 2**63 - 1) | st.integers(1, 1000)), min_size=200, max_size=200))
 def test_exact_arithmetic_is_that_of_whole_numbers(pairs: list[tuple[int, int]]) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
@@ -104,6 +105,7 @@ def test_the_plan_has_every_part() -> None:
     assert all((plan.lines, plan.usage.egress, plan.usage.limits, plan.usage.teams, plan.inputs.use))
 
 
+@pytest.mark.slow
 @given(teams)
 def test_nothing_of_another_team_is_left(kept: set[str]) -> None:
     plan = whole_plan()
@@ -119,6 +121,7 @@ def test_nothing_of_another_team_is_left(kept: set[str]) -> None:
     assert part.restricted_to == tuple(sorted(kept))
 
 
+@pytest.mark.slow
 @given(teams)
 def test_a_part_is_a_plan_with_sums_of_its_own(kept: set[str]) -> None:
     part = restrict_plan(whole_plan(), kept)

@@ -62,6 +62,7 @@ def money(found: list[FactAggregate], *sides: FactSide) -> defaultdict[str, Deci
     return sums
 
 
+@pytest.mark.slow
 @quick
 @given(months, st.lists(st.sampled_from(GROUPING_WORDS), unique=True))
 def test_the_bridge_has_no_remainder(month: list[FactAggregate], by: list[str]) -> None:

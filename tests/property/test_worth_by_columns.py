@@ -123,6 +123,7 @@ def confirm_by_planning_again(night: Night, price: ShadowPrice) -> None:
         assert worth(price) <= (night.answer.spent - after.bound_usd).dollars() + CENT, price
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [34, 15, 28])
 def test_worths_are_those_of_relaxations_from_nothing(seed: int) -> None:
     night = crowded(seed)

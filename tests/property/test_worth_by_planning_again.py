@@ -138,6 +138,7 @@ def confirm_rule(request: PlanRequest, name: str, price: ConstraintPrice) -> Non
         assert by_columns.bound_usd.dollars() <= claimed + CENT + gap_of(before, after), (name, price)
 
 
+@pytest.mark.slow
 def test_one_of_each_is_confirmed() -> None:
     confirm_price(*next(resolved_prices(CROWDED[1:2])))
     confirm_relaxation(*next(relaxations((8,))))

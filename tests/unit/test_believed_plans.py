@@ -166,6 +166,7 @@ def test_leave_to_go_on_demand_makes_nothing_dearer_but_for_runs_that_spot_never
     assert not any(behind in note for note in allowed.jobs[0].notes)
 
 
+@pytest.mark.slow
 def test_spot_alone_is_as_sure_as_is_asked_by_some_deadline() -> None:
     job = a_file("A10G:8", 91_000, "aws", 20, market={"spot": "only"})
     assert the_plan(job.model_validate({**job.model_dump(), "deadline": "+110h"})).unplaced
@@ -178,6 +179,7 @@ def test_spot_alone_is_as_sure_as_is_asked_by_some_deadline() -> None:
 QUOTED: dict[str, Any] = {"steps": 4000, "interruptions": {"per_hour": 0.4}}
 
 
+@pytest.mark.slow
 def test_a_far_deadline_is_quoted_as_the_last_one_that_matters() -> None:
     offers = [NORTH, NORTH_SPOT]
     near, far, farther = (a_quote(a_job(**QUOTED, deadline=f"+{h}h"), h, offers) for h in (60, 400, 4000))
@@ -198,6 +200,7 @@ def test_a_far_deadline_is_quoted_as_the_last_one_that_matters() -> None:
     assert not any("what more time" in words for words in near.conditions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_hour", [0.3, 1.0, 3.0])
 def test_a_quote_counts_what_the_owner_says_of_interruptions(per_hour: float) -> None:
     """A quote of 40 h of work due in 400 had ticks of over an hour: at three losses an hour most went uncounted."""
@@ -211,6 +214,7 @@ def test_a_quote_counts_what_the_owner_says_of_interruptions(per_hour: float) ->
     assert dollars(quote.usd.mean) >= 0.85 * least
 
 
+@pytest.mark.slow
 def test_a_quote_never_costs_more_than_the_plan_s_place_alone() -> None:
     """With a checkpoint of 10 TB every other place costs more to move to than it saves."""
     more: dict[str, Any] = {"steps": 3000, "deadline": "+80h", "checkpoint": {"size_gib": 10_000, "write_gib_per_s": 2}}
@@ -220,6 +224,7 @@ def test_a_quote_never_costs_more_than_the_plan_s_place_alone() -> None:
     assert dollars(quote.usd.mean) <= dollars(quote.place_usd)
 
 
+@pytest.mark.slow
 def test_what_more_regions_a_quote_counts_on_is_said() -> None:
     south = replace(NORTH_SPOT, region="south-1")
     one, two = (

@@ -99,6 +99,7 @@ def test_budgets_count_money_alone() -> None:
     assert not plan_with("2000", budget=str(cost)).unplaced
 
 
+@pytest.mark.slow
 def test_without_a_weight_nothing_changes() -> None:
     content = plan_content(plan_with(None))
     assert "carbon" not in content

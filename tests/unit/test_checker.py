@@ -316,6 +316,7 @@ def test_a_plan_that_keeps_its_promises_passes(plan: Plan, instance: Instance) -
     assert not plan.unplaced
 
 
+@pytest.mark.slow
 def test_optima_of_random_instances_pass() -> None:
     """The brute force and the checker read the design note alike."""
     for seed in range(40):

@@ -137,6 +137,7 @@ def test_what_is_refused(words: list[str], code: int, tmp_path: Path, monkeypatc
     assert "secret" not in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_from_what_is_durable(tmp_path: Path) -> None:
     first = subprocess.run(_words(tmp_path, 7, 3), capture_output=True, text=True, check=False)
     assert (first.returncode, first.stdout) == (3, "from 0\n"), first.stderr
@@ -163,6 +164,7 @@ def test_a_signal_reaches_the_training_once_and_its_last_checkpoint_is_copied(
     assert newest(tmp_path / "durable") == newest(tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_killed_uploader_is_started_again(tmp_path: Path) -> None:
     process = subprocess.Popen(
         _words(tmp_path, 60), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True

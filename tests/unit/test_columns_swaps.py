@@ -93,6 +93,7 @@ def test_jobs_without_a_cheaper_column_have_no_swap(table: Table) -> None:
     assert {swap.column.job for swap in SwapChooser(night.improver, -1.0).find(dear)} == set()
 
 
+@pytest.mark.slow
 def test_swaps_alone_make_sound_plans_near_the_program_s(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the exact choice of all columns, what is left of a plan in turn is up to swaps."""
     monkeypatch.setattr(Improver, "improved", lambda self, plan, *_: plan)

@@ -78,6 +78,7 @@ def test_a_hint_moves_a_gang_only_where_hints_are_heeded_and_not_to_and_fro(site
     assert not [a for a in asked(waits, site) if isinstance(a.decision, MoveDecision)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("steps_done", "moves"), [(2000, False), (690, True)], ids=["as stated", "a third of it"])
 def test_a_gang_slower_than_stated_leaves_spot_while_on_demand_is_in_time(
     site: ControllerContext, steps_done: int, moves: bool

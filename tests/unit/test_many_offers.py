@@ -88,6 +88,7 @@ def test_a_plan_over_ten_thousand_offers_is_proven() -> None:
     assert check_plan(plan, JOBS, book, Limits.none()) == []
 
 
+@pytest.mark.slow
 def test_jobs_whose_offers_were_not_looked_at_in_time_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once the limit is over few spot offers are looked at, and after four limits none at all."""
     clock, looked = StoppedClock(), list[tuple[str, int | None]]()

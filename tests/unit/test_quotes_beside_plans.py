@@ -42,6 +42,7 @@ def the_quote(job: Job, hours: float) -> Quote:
     return quote
 
 
+@pytest.mark.slow
 def test_a_quote_shows_spot_where_a_plan_does_not_call_it_sure_enough() -> None:
     """A refused fallback may make the job late: a plan counts that, a quote says that it does not, at all deadlines."""
     changes = {
@@ -61,6 +62,7 @@ def test_a_quote_shows_spot_where_a_plan_does_not_call_it_sure_enough() -> None:
     assert [dollars(point.mean) for point in beside] == [pytest.approx(dollars(sooner.usd.mean), rel=0.05)]
 
 
+@pytest.mark.slow
 def test_plan_and_quote_agree_where_there_is_one_place() -> None:
     quote = the_quote(JOB, 60)
     assert dollars(quote.plan_usd) == pytest.approx(366.58, abs=0.5)

@@ -107,6 +107,7 @@ def check_curve(ask: QuoteRequest, inputs: MarketInputs, every: int = 1) -> Quot
     return quote
 
 
+@pytest.mark.slow
 def test_the_curve_of_a_short_job_says_what_quotes_of_its_deadlines_say() -> None:
     """Once 8.03 by 18:36 where a quote said 14.99: it was played in the steps of the clock that six hours have."""
     short = a_job(steps=10, startup="1m", checkpoint={"size_gib": 1})
@@ -132,6 +133,7 @@ def expected(amount: Usd | None) -> float:
     return float("inf") if amount is None else amount.dollars()
 
 
+@pytest.mark.slow
 def test_a_few_jobs_of_the_night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = quoted(FEW, "+24h", tmp_path, monkeypatch)
     assert [q.job for q in found] == sorted(FEW, key=FEW.index)

@@ -86,6 +86,7 @@ def test_a_quote_names_source_nights_signature_points_and_factors(quoted: Quote)
     assert rate.hours == pytest.approx(5 * weights)
 
 
+@pytest.mark.slow
 def test_the_factor_of_a_pool_is_that_of_its_rate_by_book_and_records() -> None:
     """By hand: a lognormal of 0.05 to 0.45 that has seen both lives, over the first eight hours, hardware added."""
     weights = 2 ** (-1 / 7) + 2 ** (-4 / 7)

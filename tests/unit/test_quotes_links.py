@@ -25,6 +25,7 @@ LAKE_SPOT = offer("gcp/lake-1", "a9-highgpu-8g", "spot", "18")
 HOURS, STEPS = 24.0, 300.0
 
 
+@pytest.mark.slow
 def test_a_hall_that_nothing_may_leave_takes_no_other_place_away() -> None:
     without = a_quote(a_job(), HOURS, [NORTH, NORTH_SPOT])
     beside = a_quote(a_job(), HOURS, [NORTH, NORTH_SPOT, HALL])

@@ -319,6 +319,7 @@ def test_the_published_schema_is_that_of_the_answers() -> None:
     Draft202012Validator.check_schema(quote_schema())
 
 
+@pytest.mark.slow
 def test_answers_keep_the_schema() -> None:
     answers: list[Quote | BudgetQuote | Refused] = [
         a_quote(a_job(), 24, [NORTH, NORTH_SPOT, SOUTH]),

@@ -60,6 +60,7 @@ def test_spot_makes_it_cheaper_and_less_certain() -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_quote_on_two_clouds_costs_no_more_than_on_either() -> None:
     lake_spot = offer("gcp/lake-1", "a9-highgpu-8g", "spot", "23")
     q = a_quote(a_job(), 24, [NORTH, NORTH_SPOT, LAKE, lake_spot])
@@ -91,6 +92,7 @@ def test_limits_and_residency_are_kept() -> None:
     assert {p.where.split("/")[0] for p in q.places} == {"gcp"}
 
 
+@pytest.mark.slow
 def test_the_curve_falls_and_its_knee_is_one_of_its_points() -> None:
     q = a_quote(a_job(steps=2000), 40, [NORTH, NORTH_SPOT, SOUTH])
     assert q.curve[0].hours <= 1.1 * 20.2
@@ -143,6 +145,7 @@ def observation(lost_h: float, back_h: float, hours: float = 700.0) -> PoolObser
     return PoolObservation(events, watched, True, 5.0, NOW - timedelta(days=31), NOW - timedelta(minutes=5))
 
 
+@pytest.mark.slow
 def test_what_was_seen_of_a_pool_counts_more_than_the_prior() -> None:
     offers, job = [NORTH, NORTH_SPOT], a_job(steps=2000)
     prior = a_quote(job, 48, offers)
@@ -169,6 +172,7 @@ def test_the_same_inputs_give_the_same_quote_and_it_comes_back() -> None:
         quote_from_json("[]")
 
 
+@pytest.mark.slow
 def test_the_run_is_a_whole_course_and_ends_about_the_median() -> None:
     q = a_quote(a_job(steps=2000), 40, [NORTH, NORTH_SPOT])
     assert q.run[0].start == q.start
@@ -242,6 +246,7 @@ def test_plan_and_quote_expect_the_same_of_a_speed_that_is_not_sure(error: float
     assert dollars(quote.plan_usd) == pytest.approx(plan.cost_usd.dollars(), abs=0.01)
 
 
+@pytest.mark.slow
 def test_a_quote_names_the_figure_of_the_plan_on_spot() -> None:
     job = a_job(steps=1000, relative_error=0.2, deadline="+60h")
     plan, quote = plan_of([job], [NORTH, NORTH_SPOT]), a_quote(job, 60, [NORTH, NORTH_SPOT])

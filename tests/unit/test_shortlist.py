@@ -105,6 +105,7 @@ def test_size_counts_shares_of_slots() -> None:
     assert count_slot_shares(problem) < MAX_FULL_SHARES
 
 
+@pytest.mark.slow
 def test_a_plan_over_a_shortlist_never_claims_more_than_the_whole_program(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = {seed: make_plan(instance(seed)) for seed in SEEDS[:8]}
     monkeypatch.setattr(planner, "MAX_FULL_SHARES", 0)

@@ -133,6 +133,7 @@ def test_what_people_add_has_the_category_of_focus(kind: LedgerEntryKind, said: 
     assert (fact["source"], fact["category"]) == ("added", category)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(entries(st.just("k")), min_size=1, max_size=8))
 def test_any_entry_becomes_a_fact_with_its_money(given_entries: list[LedgerEntry]) -> None:
@@ -255,6 +256,7 @@ def test_an_extract_of_another_format_is_made_anew(store: StateStore, extract: L
         assert spent(extract, again) == Decimal("82.56")
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     st.integers(-(10**15), 10**15),

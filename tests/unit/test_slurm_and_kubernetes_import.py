@@ -307,6 +307,7 @@ def spoiled(item: Any, rng: Random) -> Any:
     return copy.deepcopy(rng.choice(JUNK))
 
 
+@pytest.mark.slow
 def test_nothing_but_a_named_refusal_follows_from_what_is_wrong_in_a_file() -> None:
     rng, refused = Random(34), 0
     for _ in range(500):

@@ -85,6 +85,7 @@ def test_one_zone_is_as_good_as_the_best_of_all_plans() -> None:
                 assert wait + more == pytest.approx(plain[name], abs=0.02)
 
 
+@pytest.mark.slow
 def test_cheaper_than_the_published_on_availability_like_that_of_the_past() -> None:
     past, future = memoryless(3, 1500, 2), memoryless(3, 1500, 3)
     task = Task(24 * 3600, 30 * 3600, 720)
@@ -101,6 +102,7 @@ def test_cheaper_than_the_published_on_availability_like_that_of_the_past() -> N
             assert found.usd.mean() < simulate(inputs, other).usd.mean()
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(inputs=st.one_of(simulation_inputs(), simulation_inputs(zones=2), simulation_inputs(zones=4)))
 def test_no_deadline_is_missed_that_on_demand_would_have_met(inputs: SimulationInputs) -> None:

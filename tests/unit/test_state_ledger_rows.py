@@ -38,6 +38,7 @@ def broken(rows: list[Row]) -> int | None:
     return chain.broken
 
 
+@pytest.mark.slow
 @given(_LISTS)
 def test_rows_bring_their_entries_back_and_hold_together(given_entries: list[Any]) -> None:
     rows = chained(given_entries)
@@ -46,6 +47,7 @@ def test_rows_bring_their_entries_back_and_hold_together(given_entries: list[Any
     assert all(value is None or type(value) in (str, int) for row in rows for value in row)
 
 
+@pytest.mark.slow
 @given(_LISTS, st.data())
 def test_any_change_of_any_value_shows(given_entries: list[Any], data: st.DataObject) -> None:
     rows = chained(given_entries)

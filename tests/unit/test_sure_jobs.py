@@ -112,6 +112,7 @@ def test_with_committed_spend_a_job_is_not_placed_again_alone() -> None:
     assert replan_jobs(answer, answer.problem, answer.problem.jobs, Effort(PulpSolver(), timedelta(minutes=1))) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [4, 14, 34])
 def test_columns_hold_no_schedule_that_leaves_its_job_unsure(seed: int) -> None:
     """The bound is one over all schedules; a job that only unsure ones would place is named."""
@@ -133,6 +134,7 @@ def test_columns_hold_no_schedule_that_leaves_its_job_unsure(seed: int) -> None:
     assert sure.bound_usd <= plain.spent or sure.rank != plain.rank
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [4, 14, 34])
 def test_jobs_planned_by_columns_are_as_sure_as_they_ask(seed: int) -> None:
     night = realistic_night(14, seed, NIGHT)

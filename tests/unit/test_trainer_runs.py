@@ -270,6 +270,7 @@ def test_options_that_make_no_sense(options: tuple[str, int]) -> None:
     assert process.returncode == 2
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_it_and_the_checkpoint_of_before_stays(plain: dict[int, float], tmp_path: Path) -> None:
     """No file may grow over what two checkpoints' worth of metrics take: the next write fails as on a full disk."""
     train("--steps", 100, "--checkpoint-dir", tmp_path)
