@@ -107,14 +107,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_of_another_share(item: pytest.Item, number: int, count: int) -> bool:
     """Return whether this share leaves a slow test out.
 
-    Of integration each share leaves out a part of the files, of the tests that only compute it takes such a part. Tests
-    that are marked ``always`` are in each share.
+    Each share takes a part: of integration by files, which share what they start, of the others by tests. Tests that
+    are marked ``always`` are in each share.
     """
     if item.get_closest_marker("slow") is None or item.get_closest_marker("always") is not None:
         return False
-    if "integration" in item.path.parts:
-        return zlib.crc32(item.path.name.encode()) % count == number
-    return zlib.crc32(item.nodeid.encode()) % count != number
+    name = item.path.name if "integration" in item.path.parts else item.nodeid
+    return zlib.crc32(name.encode()) % count != number
 
 
 @pytest.fixture(autouse=True, scope="session")

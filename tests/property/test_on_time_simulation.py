@@ -125,7 +125,8 @@ def example() -> Example:
     limits = read_limits(folder / "limits.yaml")
     book = embedded_book()
     # The counts of the search end it, never the clock, which would choose another plan on a busy machine.
-    request = PlanRequest(jobs=tuple(jobs), book=book, limits=limits, now=NOW, time_limit=timedelta(hours=1))
+    limit = timedelta(hours=1)
+    request = PlanRequest(jobs=tuple(jobs), book=book, limits=limits, now=NOW, time_limit=limit, gap=0.01)
     plan = make_plan(request)
     kept = {(job.name, offers_of(c)): c for job in jobs for c in candidates_for(job, book, limits, NOW, False)[0]}
     return Example(plan, View(plan, tuple(jobs), book, limits, False, None), kept)
