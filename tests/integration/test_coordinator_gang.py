@@ -172,10 +172,12 @@ def test_a_coordinator_that_is_killed_at_any_moment_loses_and_repeats_nothing(tm
                 gang.wait(_agents_are("running", "running", "running"))
             for _ in range(8):
                 with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as coordinator:
-                    assert coordinator.stdout is not None
-                    assert coordinator.stdout.readline() == b"listening\n"
-                    time.sleep(dice.uniform(0.02, 0.4))
-                    coordinator.kill()
+                    try:
+                        assert coordinator.stdout is not None
+                        assert coordinator.stdout.readline() == b"listening\n"
+                        time.sleep(dice.uniform(0.02, 0.4))
+                    finally:
+                        coordinator.kill()
             with gang.serving():
                 assert [rank.end(60) for rank in ranks] == [0, 0, 0]
         for rank in range(3):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -96,11 +95,13 @@ def test_one_that_is_being_started_is_not_up(tmp_path: Path) -> None:
         "PATH": os.environ["PATH"],
     }
     with subprocess.Popen(["sleep", "300"], env={**marks, "STEPFARE_WANTED": "1 2"}) as starting:
-        eventually(lambda: "n1" in {one["STEPFARE_NODE_ID"] for one in sandbox_nodes.marked().values()})
-        assert SandboxMachines(OURS).up() == ()
-        assert SandboxMachines(OURS).switch_off([SandboxMachine("n1", "a1", 0, tmp_path)], "drill-1") == ()
-        assert starting.poll() is None
-        starting.kill()
+        try:
+            eventually(lambda: "n1" in {one["STEPFARE_NODE_ID"] for one in sandbox_nodes.marked().values()})
+            assert SandboxMachines(OURS).up() == ()
+            assert SandboxMachines(OURS).switch_off([SandboxMachine("n1", "a1", 0, tmp_path)], "drill-1") == ()
+            assert starting.poll() is None
+        finally:
+            starting.kill()
 
 
 def test_the_agent_hears_what_is_announced_and_not_what_was_for_the_machine_before(start: Start) -> None:
@@ -166,8 +167,10 @@ with TrainingThrottle(hand, hand.up(), 50.0):
     time.sleep(300)
 """
     with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, start_new_session=True) as holder:
-        eventually(lambda: _stopped(node))
-        holder.send_signal(signal.SIGKILL)
+        try:
+            eventually(lambda: _stopped(node))
+        finally:
+            holder.kill()
     eventually(lambda: not _stopped(node))
     steps = _lines(node.folder / "steps")
     eventually(lambda: _lines(node.folder / "steps") > steps + 20)
