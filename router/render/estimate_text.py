@@ -297,6 +297,7 @@ _GANGS: RecordTable[GangEstimate] = RecordTable(
         TableColumn("cost_usd", _of_answer(lambda a: a.cost_usd), "COST", format_usd, right=True, unknown=_UNKNOWN),
         TableColumn("tensor_parallel", _of_layout(lambda fit: fit.layout.tensor)),
         TableColumn("pipeline_parallel", _of_layout(lambda fit: fit.layout.pipeline)),
+        TableColumn("virtual_stages", _of_layout(lambda fit: fit.layout.stages)),
         TableColumn("context_parallel", _of_layout(lambda fit: fit.layout.context)),
         TableColumn("expert_parallel", _of_layout(lambda fit: fit.layout.expert)),
         TableColumn("data_parallel", _of_layout(lambda fit: fit.layout.data)),

@@ -79,6 +79,11 @@ BAD = {
                      "tokens_per_step: 4194304}}"},
         "5:38", "workload.transformer.parameters", "7 parameters are too few", "7e9",
     ),
+    "experts of a token without experts": (
+        {"workload": "workload: {transformer: {parameters: 47B, active_parameters: 13B, layers: 32, hidden: 4096, "
+                     "sequence_length: 4096, tokens_per_step: 4194304, experts_per_token: 2}}"},
+        "5:161", "workload.transformer.experts_per_token", "how many experts a layer has", "add `experts:`",
+    ),
     "negative money": ({"budget": "budget: $-5"}, "7:9", "budget", "", ""),
     "no zone in a date": (
         {"deadline": "deadline: 2026-11-25T09:00"}, "4:11", "deadline", "no time zone", "2026-11-25T09:00Z",

@@ -120,6 +120,7 @@ class EstimateLayout:
 
     tensor_parallel: int
     pipeline_parallel: int
+    virtual_stages: Annotated[int, Field(description="Parts of a stage that a pipeline takes in turn; 1: it does not.")]
     context_parallel: int
     expert_parallel: int
     data_parallel: int
@@ -287,6 +288,7 @@ def _layout(gang_layout: GangLayout) -> EstimateLayout:
     return EstimateLayout(
         tensor_parallel=layout.tensor,
         pipeline_parallel=layout.pipeline,
+        virtual_stages=layout.stages,
         context_parallel=layout.context,
         expert_parallel=layout.expert,
         data_parallel=layout.data,
