@@ -51,6 +51,7 @@ DROPPED_WORDS = {
     "fabric": "no RDMA fabric",
     "limit": "gang larger than a limit",
     "market": "market not wanted",
+    "max price": "dearer than max_price",
     "placement": "against its placement",
     "reservation": "in no reservation of its cloud",
     "residency": "not where the data may be",

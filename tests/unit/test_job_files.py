@@ -85,6 +85,9 @@ BAD = {
         "5:161", "workload.transformer.experts_per_token", "how many experts a layer has", "add `experts:`",
     ),
     "negative money": ({"budget": "budget: $-5"}, "7:9", "budget", "", ""),
+    "a cap of nothing": ({"budget": "max_price: 0"}, "7:12", "max_price", "no machine costs nothing", "e.g. 2.50"),
+    "a cap below zero": ({"budget": "max_price: -2.50"}, "7:12", "max_price", "-2.5 is negative", "US dollars"),
+    "a cap in words": ({"budget": "max_price: cheap"}, "7:12", "max_price", "'cheap' is no amount of dollars", "1200"),
     "no zone in a date": (
         {"deadline": "deadline: 2026-11-25T09:00"}, "4:11", "deadline", "no time zone", "2026-11-25T09:00Z",
     ),

@@ -59,6 +59,7 @@ _FARTHEST_FIRST: Final = (
     "limit",
     "capacity",
     "fabric",
+    "max price",
     "market",
     "residency",
     "cloud",

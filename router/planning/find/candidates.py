@@ -24,7 +24,7 @@ from router.jobs.workload import Workload
 from router.planning.find.candidate import SURELY, Candidate, GangPart, refuse_order, steps_to_do
 from router.planning.find.dropped_listings import DroppedListing
 from router.planning.find.fallbacks import Fallback, FallbackFinder
-from router.planning.find.feasibility import ListingRefusal, refusal
+from router.planning.find.feasibility import ListingRefusal, price_refusal, refusal
 from router.planning.find.gang_offers import GangOffer, GangOffers, join_doubts
 from router.planning.find.gang_rates import TYPICAL_LIFE, GangRates, RateFinder, RateRequest, RunTerms, stated_risk
 from router.planning.find.listings import OfferListing, Spread, listings_by_accelerator, spreads
@@ -365,7 +365,7 @@ class CandidateFinder:
                 listing.offer.zone,
                 listing.offer.instance_type,
             ):
-                return (other, core), (listing, machines - core)
+                return price_refusal(job, other) or ((other, core), (listing, machines - core))
         return ListingRefusal("core", "no on-demand offer beside the spot one for the core")
 
     def _with_rates(
