@@ -95,7 +95,7 @@ def explain(
             **{name: of_job(content[name]) for name in ("jobs", "lines", "moves", "unplaced")},
             "shadow_prices": content["shadow_prices"],
         }
-        for name in ("cost_terms", "placement_types"):
+        for name in ("cost_terms", "placement_types", "speeds"):
             if name in content.get("usage", {}):
                 document[name] = of_job(content["usage"][name])
         if worth is not None or unknown:

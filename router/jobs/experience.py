@@ -30,6 +30,7 @@ from router.jobs.measured_speed import (
     learn_fabrics,
     with_measured_network,
 )
+from router.jobs.profile_point import EARLIER_RUN
 from router.jobs.spec import Job
 
 HALF_LIFE = timedelta(days=30)
@@ -118,7 +119,7 @@ class LearnedSpeed:
     @property
     def basis(self) -> str:
         """Return how it is known, in words."""
-        runs = "1 earlier run" if self.runs == 1 else f"{self.runs:,} earlier runs"
+        runs = f"1 {EARLIER_RUN}" if self.runs == 1 else f"{self.runs:,} {EARLIER_RUN}s"
         return f"{runs}, last {self.last_at.astimezone(UTC):%Y-%m-%d}"
 
     def measured(self, book: PriceBook) -> MeasuredSpeed | None:

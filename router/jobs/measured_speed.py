@@ -16,7 +16,7 @@ from pricing.machine_images import explain_fabric
 from pricing.machines import Machine
 from pricing.units import to_digits
 from router.agent.protocol import LEAST_SHARE
-from router.jobs.profile_point import ProfilePoint
+from router.jobs.profile_point import OWN_GANG, ProfilePoint
 from router.jobs.speed import Speed, bus_bandwidth, gang_speed, network_of_bandwidth
 from router.jobs.workload import Workload
 
@@ -25,7 +25,6 @@ RELATIVE_ERROR = 0.05  # standard deviation of a speed from run to run of one jo
 OWN_GANG_RUNS = 100.0
 # A stated speed counts as no surer than an estimate from a shape once runs are known.
 _LEAST_STATED_ERROR = 0.25
-_OWN_GANG = "this job's own gang"
 #: A measurement counts for so long: software and cables are repaired.
 COUNTS_FOR = timedelta(days=30)
 _MEASURED = "an all-reduce there gave "
@@ -44,7 +43,7 @@ class MeasuredSpeed:
     steps_per_hour: float
     spread: float = RELATIVE_ERROR
     weight: float = OWN_GANG_RUNS
-    source: str = _OWN_GANG
+    source: str = OWN_GANG
 
     @property
     def accelerators(self) -> int:

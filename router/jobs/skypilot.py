@@ -52,7 +52,7 @@ _WHY_RESOURCES = {
     "memory": "machines are chosen by their accelerators",
     "disk_size": "disks are part of the machine's module",
     "disk_tier": "disks are part of the machine's module",
-    "max_hourly_cost": "a ceiling for an hour; `budget` is one for the whole job",
+    "max_hourly_cost": "a ceiling for all of a machine or cluster; `max_price` is one for an accelerator",
     "job_recovery": "what follows an interruption is decided from work and time left",
     "spot_recovery": "what follows an interruption is decided from work and time left",
     "ports": "no port is opened",

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from pricing.money import UsdPerHour
 from pricing.places import Market, RegionId
 from router.jobs.checkpoint_size import with_estimated_size
 from router.jobs.fields import (
@@ -32,6 +33,7 @@ from router.jobs.fields import (
 from router.jobs.gang import Gang
 from router.jobs.quantities import (
     Dollars,
+    DollarsPerHour,
     Duration,
     Gib,
     GibPerSecond,
@@ -376,6 +378,12 @@ def find_literal_secrets(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
             yield name
 
 
+def _above_zero(value: UsdPerHour | None) -> UsdPerHour | None:
+    if value is not None and not value.nanos:
+        raise RefusedError("no machine costs nothing", "write dollars an accelerator-hour, e.g. 2.50, or leave it out")
+    return value
+
+
 # What limits a job's speed; it rules out where the job would be slow (design note costs-and-estimates).
 PlacementRule = Literal["communication", "memory", "data", "compute", "none"]
 
@@ -422,6 +430,12 @@ class Job(Spec):
         examples=["allowed"],
     )
     budget: Dollars | None = None
+    max_price: Annotated[DollarsPerHour | None, AfterValidator(_above_zero)] = Field(
+        default=None,
+        description="The most that an accelerator may cost an hour, after discounts, in each market and as a fallback; "
+        "of a reservation its amortised price.",
+        examples=["2.50"],
+    )
     priority: Annotated[Whole, Field(ge=-1000, le=1000)] = Field(
         default=0, description="Higher first; strict: no number of lower ones outweighs a higher one."
     )

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 from pricing.machines import Accelerator, Machine
 from pricing.peak_rates import read_peak_rates
@@ -35,13 +35,16 @@ _TOO_UNCERTAIN: Final = 0.7
 _MEMORY_BOUND: Final = 0.3
 _SLOWEST: Final = 0.001  # share of the peak; published runs over plain TCP reach 0.7 %
 _LONG_STEP_S: Final = 10.0
+#: The evidence for a speed: points of the job, its earlier runs, published runs on the accelerator, or the shape alone.
+SpeedEvidence = Literal["measured", "learned", "published", "shape"]
+UNMEASURED: Final[frozenset[SpeedEvidence]] = frozenset({"published", "shape"})
 #: Standard deviation of a point whose error is not known yet, in proposals.
 POINT_ERROR: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Nominal steps an hour of an undisturbed gang, its relative error, and its basis in words.
+    """Nominal steps an hour of an undisturbed gang, its relative error, its evidence, and its basis in words.
 
     ``exact``: a point that states its batch or placement is of this very gang.
     """
@@ -49,6 +52,7 @@ class Speed:
     steps_per_hour: float
     relative_error: float
     basis: str
+    evidence: SpeedEvidence
     exact: bool = False
 
 
@@ -101,7 +105,7 @@ def _from_placed_points(
     trust = by_points.relative_error**-2 / (by_points.relative_error**-2 + estimated.relative_error**-2)
     rate = by_points.steps_per_hour**trust * estimated.steps_per_hour ** (1 - trust)
     error = (by_points.relative_error**-2 + estimated.relative_error**-2) ** -0.5
-    return Speed(rate, error, f"{by_points.basis}, and {estimated.basis}")
+    return Speed(rate, error, f"{by_points.basis}, and {estimated.basis}", by_points.evidence)
 
 
 def states_place(workload: Workload) -> bool:
@@ -120,7 +124,7 @@ def speed_from_points(
     exact = next((p for p in points if _is_exact(p, workload, machine, machines)), None)
     if exact is not None:
         basis = f"measured: {exact.source or 'job profile'}"
-        return Speed(exact.steps_per_hour, exact.relative_error, basis, exact=True)
+        return Speed(exact.steps_per_hour, exact.relative_error, basis, _evidence_of([exact]), exact=True)
     form = form_of(workload, machine, machines, accelerators)
     if isinstance(form, UnknownSpeed):
         return form
@@ -140,7 +144,13 @@ def speed_from_points(
         and _is_of_batch(p, workload)
         and p.steps_per_hour < 3600 / seconds
     ]
-    return Speed(3600 / seconds, error, basis + (f", faster than measured on {slower[0]}" if slower else ""))
+    basis += f", faster than measured on {slower[0]}" if slower else ""
+    return Speed(3600 / seconds, error, basis, _evidence_of(points))
+
+
+def _evidence_of(points: Sequence[ProfilePoint]) -> SpeedEvidence:
+    """Return whether any of the points was learned from runs, or all were stated."""
+    return "learned" if any(point.is_learned for point in points) else "measured"
 
 
 def usable_points(workload: Workload, machine: Machine, machines: int) -> list[ProfilePoint]:
@@ -291,7 +301,8 @@ def _applies(point: ProfilePoint, machine: Machine, machines: int) -> bool:
 def _from_profile(points: list[ProfilePoint], count: int) -> Speed | UnknownSpeed:
     for point in points:
         if point.count == count:
-            return Speed(point.steps_per_hour, point.relative_error, f"measured: {point.source or 'job profile'}")
+            basis = f"measured: {point.source or 'job profile'}"
+            return Speed(point.steps_per_hour, point.relative_error, basis, _evidence_of([point]))
     below = [p for p in points if p.count < count]
     above = [p for p in points if p.count > count]
     if below and above:
@@ -299,14 +310,14 @@ def _from_profile(points: list[ProfilePoint], count: int) -> Speed | UnknownSpee
         along = math.log(count / low.count) / math.log(high.count / low.count)
         rate = low.steps_per_hour * (high.steps_per_hour / low.steps_per_hour) ** along
         error = max(low.relative_error, high.relative_error, _ERROR_INTERPOLATED)
-        return Speed(rate, error, f"between measured {low.count} and {high.count}")
+        return Speed(rate, error, f"between measured {low.count} and {high.count}", _evidence_of([low, high]))
     nearest = below[-1] if below else above[0]
     ratio = count / nearest.count
     if not 1 / _FARTHEST <= ratio <= _FARTHEST:
         return UnknownSpeed(f"profile at {nearest.count} {nearest.accelerator} is too far from {count}")
     rate = nearest.steps_per_hour * (ratio**_SCALING_UP if ratio > 1 else ratio)
     error = nearest.relative_error + _ERROR_PER_DOUBLING * abs(math.log2(ratio))
-    return Speed(rate, error, f"scaled from measured {nearest.count}")
+    return Speed(rate, error, f"scaled from measured {nearest.count}", _evidence_of([nearest]))
 
 
 @lru_cache(maxsize=4096)
@@ -338,7 +349,8 @@ def _speed_of(
     rate = float(f"{3600 / times.seconds:.12g}")
     parts = f"{times.compute:.3g} s compute, {times.exchange:.3g} s exchange a step"
     chosen = "" if model.layout is None else f"; {layout}"
-    return Speed(rate, error, f"estimated from the shape, {_likeness(links, model, fit)}: {parts}{chosen}")
+    basis = f"estimated from the shape, {_likeness(links, model, fit)}: {parts}{chosen}"
+    return Speed(rate, error, basis, "published" if fit.runs_like(links.accelerator) else "shape")
 
 
 def _likeness(links: Links, model: Transformer, fit: Coefficients) -> str:

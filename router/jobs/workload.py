@@ -117,7 +117,8 @@ class Transformer(Spec):
     optimizer_bytes_per_parameter: Count = Field(default=16, description="Weights, gradients, optimizer states.")
     experts: Count | None = Field(default=None, description="Experts of a layer, in a mixture of experts.")
     experts_per_token: Count | None = Field(
-        default=None, description="Experts that a token uses. Left out: what usual models of such sparsity have."
+        default=None,
+        description="Experts that a token uses, beside `experts`. Left out: as in usual models so sparse.",
     )
     software: Software | None = Field(
         default=None,
@@ -151,7 +152,11 @@ class Transformer(Spec):
             raise RefusedError("more parameters are active than there are", at=("active_parameters",))
         if self.quantised and not self.lora:
             raise RefusedError("only the frozen weights of lora are quantised", "add lora: true", at=("quantised",))
-        if self.experts_per_token is not None and self.experts_per_token > (self.experts or self.experts_per_token):
+        if self.experts_per_token is not None and self.experts is None:
+            raise RefusedError(
+                "nothing says how many experts a layer has", "add `experts:` beside it", at=("experts_per_token",)
+            )
+        if self.experts_per_token is not None and self.experts_per_token > (self.experts or 0):
             raise RefusedError("a token uses more experts than there are", at=("experts_per_token",))
         return self
 

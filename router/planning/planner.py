@@ -24,6 +24,7 @@ from router.planning.document.costing import lines_of, moves_of
 from router.planning.document.cover import cover_of_plan, covered_usd
 from router.planning.document.external_costs import external_of_plan, external_usd_of
 from router.planning.document.fair_share import team_standings
+from router.planning.document.gang_speeds import gang_speeds
 from router.planning.document.inputs import LimitSource, plan_inputs
 from router.planning.document.plan import VALID_FOR, Plan, PlanStatus
 from router.planning.document.plan_terms import PlanTerms
@@ -92,8 +93,8 @@ class PlanRequest(PlanTerms):
     clouds; it decides nothing. ``experience``: what earlier runs say of speeds and interruptions. With
     ``risk_quantile`` the interruptions of each spot pool count as known, at this quantile of what is believed of
     them. ``beside``: what other jobs take of limits meanwhile (:func:`router.planning.problem.current_use.peak_use`),
-    which is not there for these. Where a plan is not ``explained``, it says neither what rules cost its jobs nor what
-    would place those that are left out.
+    which is not there for these. Where a plan is not ``explained``, it says neither what rules cost its jobs, nor on what
+    their speeds rest, nor what would place those that are left out.
     """
 
     jobs: tuple[Job, ...]
@@ -529,6 +530,15 @@ def _assemble_plan(run: PlanningRun, late_plan: LatePlan) -> Plan:
             teams=teams_used(request.limits.teams, summaries, lines, moves, request.now),
             egress=egress_used(request.limits, moves, request.now),
             cost_terms=cost_terms_of({job.name: job for job in problem.jobs}, answer.runs, lines, moves),
+            speeds=gang_speeds(
+                {job.name: job for job in problem.jobs},
+                answer.runs,
+                lines,
+                problem.all_candidates,
+                planning_input.finder,
+            )
+            if request.explained
+            else (),
             placement_types=tuple(
                 planned_type(
                     planning_input.finder, job, problem.all_candidates[job.name], planning_input.dropped[job.name]

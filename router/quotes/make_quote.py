@@ -21,7 +21,9 @@ from typing import Final
 import numpy as np
 
 from pricing.money import Usd
+from router.planning.document.gang_speeds import points_worth
 from router.planning.document.plan import VALID_FOR
+from router.planning.document.plan_usage import PointToMeasure
 from router.quotes.curve import (
     SimulatedDeadline,
     best_by_deadline,
@@ -218,7 +220,13 @@ class _QuoteBuilder:
             hour_later=self._hour_point(offered, earlier=False),
             evidence=describe_evidence(menu, stage.availability, market_inputs.fit),
             limits=ask.quoted_limits,
+            to_measure=self._points_worth(menu, cost.mean),
         )
+
+    def _points_worth(self, menu: Sequence[QuoteOption], cost: Usd | None) -> tuple[PointToMeasure, ...] | None:
+        """Return the points worth measuring for the cheapest place; None where nothing is."""
+        problem, best = self.problem, min(menu, key=lambda v: v.whole_usd(self.problem.steps)).candidate
+        return points_worth(problem.job, best, problem.candidates, problem.market_inputs.finder, cost) or None
 
     def _place_usd(self, planned: QuoteOption, ways: _ChoicesByKeys) -> tuple[Usd | None, Usd | None]:
         """Return the expected cost on the plan's gang and its fallback alone, and its error; None where it has none."""

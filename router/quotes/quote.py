@@ -11,6 +11,7 @@ from datetime import datetime
 
 from pricing.money import NANOS_PER_CENT, Usd
 from router.jobs.run_policy import RunPolicy
+from router.planning.document.plan_usage import PointToMeasure
 
 LEVELS = tuple(i / 40 for i in range(1, 40))  # 2.5 % to 97.5 %: the ends of the 95 % interval, and the levels inside
 
@@ -89,6 +90,9 @@ class Somewhere:
     """A place that the quote counts on.
 
     ``usd_per_hour`` is of the whole gang. ``weather`` names the source of its expected spot availability.
+    ``speed_evidence`` is measured, learned of earlier runs, published (the shape, with published runs on the
+    accelerator) or shape (alone), ``speed_basis`` the same in words, and ``relative_error`` the standard deviation of
+    the run time as a share of it; a quote of an earlier version is silent on them.
     """
 
     where: str
@@ -100,6 +104,9 @@ class Somewhere:
     price_as_of: str
     weather: str
     weak: str
+    speed_evidence: str = ""
+    speed_basis: str = ""
+    relative_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +212,8 @@ class Quote:
     where no earlier run was counted. ``hour_earlier`` and ``hour_later`` are deadlines about an hour before and after:
     a whole number of the simulation's ticks, so that ``hours`` says how far. Each is absent where nothing is done by
     then, and where the deadline is so far that an hour changes nothing. ``limits`` is absent where none were asked for
-    on the command line.
+    on the command line. ``to_measure`` are gangs to measure before money is spent; absent where the speed is measured,
+    or little money rests on it.
     """
 
     job: str
@@ -254,6 +262,7 @@ class Quote:
     hour_earlier: Point | None = None
     hour_later: Point | None = None
     limits: QuoteLimits | None = None
+    to_measure: tuple[PointToMeasure, ...] | None = None
 
     @property
     def ceiling_usd(self) -> Usd | None:

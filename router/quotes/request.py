@@ -11,6 +11,7 @@ from typing import Final
 
 from pricing.book import PriceBook
 from pricing.places import RegionId
+from pricing.units import to_digits
 from router.jobs.limits import Limits
 from router.jobs.quantities import Moment
 from router.jobs.run_policy import RunPolicy
@@ -311,6 +312,9 @@ def _to_somewhere(v: QuoteOption, basis: str) -> Somewhere:
         price_as_of=offer.as_of.isoformat() if offer.as_of else "undated",
         weather=basis,
         weak=c.weak,
+        speed_evidence=c.speed_evidence,
+        speed_basis=c.speed_basis,
+        relative_error=to_digits(c.risk.relative_error),
     )
 
 

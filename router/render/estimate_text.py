@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
-from pricing.money import Usd
 from pricing.units import format_count
 from router.jobs.gang_layout import GangLayout
 from router.jobs.layouts import ChosenLayout
+from router.jobs.speed import UNMEASURED
+from router.planning.document.gang_speeds import WORTH_MEASURING
 from router.planning.document.plan_usage import COST_TERMS
 from router.planning.estimate.estimate_json import launcher_of
 from router.planning.estimate.gang_estimates import GangAnswer, GangEstimate, JobEstimate, Span, UsdSpan
 from router.render.cost_terms_text import TERM_HEADINGS, TERM_WORDS
 from router.render.explain_text import DROPPED_WORDS
 from router.render.record_table import RecordTable, TableColumn, plain_value
+from router.render.speed_text import EVIDENCE_WORDS
 from router.render.tables import (
     MARKETS,
     PLAIN,
@@ -37,7 +39,6 @@ _PLACE_WIDTHS: Final = (20, 17, 14, 11, 8)
 _UNKNOWN: Final = "-"
 _RIGHT: Final = frozenset({"STEPS/H", "RUNS", "TOKENS/S", "$/STEP", "$/1M TOKENS (80 %)", "$/STEP (80 %)", "N", "COST"})
 
-_WORTH_MEASURING: Final = Usd(1_000_000_000_000)  # $1,000: two measured points cost a small part of it
 _RUNS: Final = (
     "STEPS/H and TOKENS/S are those while it runs; RUNS is the share of the time in which it does, without waits for "
     "machines, starts, saves and work lost"
@@ -201,9 +202,9 @@ def _best_terms(row: GangEstimate, answer: GangAnswer, screen: Screen) -> str:
 
 def _proposal(row: GangEstimate, answer: GangAnswer, screen: Screen) -> Iterator[str]:
     """Yield the advice to measure first, where much money rests on a speed that nobody measured."""
-    if answer.cost_usd >= _WORTH_MEASURING and answer.speed_basis.startswith("estimated"):
+    if answer.cost_usd >= WORTH_MEASURING and answer.speed_evidence in UNMEASURED:
         yield wrap_text(
-            f"The speed on {row.name} is from the shape alone, ±{answer.relative_error:.0%}: before "
+            f"The speed on {row.name} is {EVIDENCE_WORDS[answer.speed_evidence]}, ±{answer.relative_error:.0%}: before "
             f"{format_usd(answer.cost_usd)} are spent, `stepfare profile` proposes the two points that are worth most "
             "to measure",
             width=max(WIDTH, screen.width),
@@ -296,6 +297,7 @@ _GANGS: RecordTable[GangEstimate] = RecordTable(
         TableColumn("cost_usd", _of_answer(lambda a: a.cost_usd), "COST", format_usd, right=True, unknown=_UNKNOWN),
         TableColumn("tensor_parallel", _of_layout(lambda fit: fit.layout.tensor)),
         TableColumn("pipeline_parallel", _of_layout(lambda fit: fit.layout.pipeline)),
+        TableColumn("virtual_stages", _of_layout(lambda fit: fit.layout.stages)),
         TableColumn("context_parallel", _of_layout(lambda fit: fit.layout.context)),
         TableColumn("expert_parallel", _of_layout(lambda fit: fit.layout.expert)),
         TableColumn("data_parallel", _of_layout(lambda fit: fit.layout.data)),
@@ -310,6 +312,7 @@ _GANGS: RecordTable[GangEstimate] = RecordTable(
         TableColumn("usable_gib", _of_layout(lambda fit: fit.room_gib), plain=_six_digits),
         TableColumn("memory_fits", _of_layout(lambda fit: fit.fits)),
         TableColumn("", lambda row: row.answer and speed_text(row), "SPEED", unknown=_UNKNOWN),
+        TableColumn("speed_evidence", _of_answer(lambda a: a.speed_evidence)),
         TableColumn("speed_basis", _of_answer(lambda a: a.speed_basis)),
         TableColumn("risk_basis", _of_answer(lambda a: a.risk_basis)),
         TableColumn("weak", _of_answer(lambda a: a.weak)),

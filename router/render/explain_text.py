@@ -20,7 +20,9 @@ from router.render.plan_text import (
     describe_relaxation,
     describe_shadow_price,
     describe_standing,
+    measuring_lines,
 )
+from router.render.speed_text import describe_speed
 from router.render.tables import (
     MARKETS,
     PLAIN,
@@ -49,6 +51,7 @@ DROPPED_WORDS = {
     "fabric": "no RDMA fabric",
     "limit": "gang larger than a limit",
     "market": "market not wanted",
+    "max price": "dearer than max_price",
     "placement": "against its placement",
     "reservation": "in no reservation of its cloud",
     "residency": "not where the data may be",
@@ -129,7 +132,9 @@ def job_text(plan: Plan, name: str, quoted: str = "", screen: Screen = PLAIN) ->
     parts = [_result(plan, job)]
     lines = [x for x in plan.lines if x.job == name]
     if lines:
-        parts.append("\n".join([_lines(lines, screen, due=job.deadline is not None), *_learned(plan, lines)]))
+        speeds = dict.fromkeys(describe_speed(speed) for speed in plan.usage.speeds if speed.job == name)
+        own = [_lines(lines, screen, due=job.deadline is not None), *(wrap_text(words, "  ") for words in speeds)]
+        parts.append("\n".join([*own, *measuring_lines(plan, name), *_learned(plan, lines)]))
     terms = job_terms_text(plan, name)
     if terms:
         parts.append(terms)

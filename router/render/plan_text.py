@@ -23,8 +23,10 @@ from router.planning.document.plan import (
 )
 from router.planning.document.plan_facts import EXPECTED_ONLY, main_placement
 from router.planning.document.plan_json import plan_content
+from router.planning.document.plan_usage import GangSpeed
 from router.render.cost_terms_text import job_terms_table, team_terms_table
 from router.render.record_table import RecordTable, TableColumn
+from router.render.speed_text import advise_measuring
 from router.render.tables import (
     MARKETS,
     PLAIN,
@@ -68,7 +70,10 @@ def jobs_table(plan: Plan, jobs: Sequence[JobSummary], screen: Screen) -> str:
 
 def wide(plan: Plan, screen: Screen = PLAIN) -> str:
     """Return every line and move, as wide as needed."""
+    speeds = {speed.gang: speed for speed in plan.usage.speeds}
     columns = _LINE_COLUMNS
+    if speeds:
+        columns = (*columns, TableColumn("", lambda line: speeds.get(line.gang), "SPEED", _speed_cell))
     if any(line.fallback is not None for line in plan.lines):
         columns = (*columns, TableColumn("", lambda line: line.fallback, "FALLBACK", _wide_fallback))
     parts = [_head(plan), RecordTable(columns).text(plan.lines, screen, wide=True)]
@@ -83,6 +88,7 @@ def wide(plan: Plan, screen: Screen = PLAIN) -> str:
         team_terms_table(plan, screen),
         *mixed,
         *_unbounded(plan, "? "),
+        *measuring_lines(plan),
         *_late(plan),
         *_left_out(plan),
         *fair_share_lines(plan),
@@ -117,6 +123,16 @@ def _row(plan: Plan, job: JobSummary) -> tuple[str, ...]:
 def _wide_fallback(fallback: LineFallback) -> str:
     where = f"{fallback.cloud}/{fallback.zone or fallback.region}"
     return f"{where} {fallback.machines}x {fallback.instance_type} {fallback.probability:.0%}"
+
+
+def _speed_cell(speed: GangSpeed) -> str:
+    return f"{speed.speed_evidence} ±{speed.relative_error:.0%}"
+
+
+def measuring_lines(plan: Plan, job: str | None = None) -> list[str]:
+    """Return a line for each job, or for one, whose speed is worth measuring before its money is spent."""
+    speeds = [speed for speed in plan.usage.speeds if speed.points and job in (None, speed.job)]
+    return [wrap_text(advise_measuring(speed.job, speed.points), "  ").lstrip() for speed in speeds]
 
 
 _LINE_COLUMNS: tuple[TableColumn[Line], ...] = (

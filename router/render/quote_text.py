@@ -24,6 +24,7 @@ from router.quotes.quote import (
 )
 from router.render.quote_view import limits_words
 from router.render.record_table import RecordTable, TableColumn, attribute_columns
+from router.render.speed_text import advise_measuring, list_speeds
 from router.render.tables import (
     MARKETS,
     PLAIN,
@@ -193,7 +194,8 @@ def _quote(q: Quote, name: str, screen: Screen) -> str:
         _curve(q, screen),
         _others(q.alternatives, q, screen),
         _places(q),
-        _conditions(q.conditions),
+        _conditions([*q.conditions, *list_speeds(q.places)]),
+        wrap_text(advise_measuring(q.job, q.to_measure or (), q.files)),
         wrap_text(f"run by {q.run_policy}: `apply` runs the same policy"),
         _limits(q.limits),
         f"valid until {format_timestamp(q.valid_until)}"
@@ -342,6 +344,6 @@ def _budget(b: BudgetQuote, screen: Screen) -> str:
         format_table(header, rows, frozenset(header[1:]), {}, screen),
         "\n".join(_learned(b.learned)),
         _places(b),
-        _conditions(b.conditions),
+        _conditions([*b.conditions, *list_speeds(b.places)]),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -15,6 +15,7 @@ from pricing.units import format_count
 from router.quotes.quote import LEVELS, Other, Point, Quote, QuoteLimits, Refused
 from router.quotes.quote_json import quote_content
 from router.render.figures import MARKET_LETTERS, MARKET_WORDS, chance, day_clock, hours, money, percent, stamp
+from router.render.speed_text import advise_measuring, list_speeds
 
 SHOWN_ALTERNATIVES = 8
 DOTS = tuple(range(0, len(LEVELS), 2))  # 2.5 %, 7.5 %, ... 97.5 %: the middles of 20 parts of one run in 20
@@ -279,6 +280,9 @@ def _trust(q: Quote) -> tuple[str, ...]:
             f"Earlier runs count: {format_count(len(q.learned.speeds), 'speed')} of this job and the interruptions of "
             f"{format_count(len(q.learned.rates), 'pool')} that it may use."
         )
+    said += [f"{words[0].upper()}{words[1:]}." for words in list_speeds(q.places)]
+    advice = advise_measuring(q.job, q.to_measure or (), q.files)
+    said += [f"{advice}."] if advice else []
     weak = sum(bool(p.weak) for p in q.places)
     if weak:
         said.append(f"{format_count(weak, 'place')} {'rests' if weak == 1 else 'rest'} on weak data, said below.")

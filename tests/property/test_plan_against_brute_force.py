@@ -12,7 +12,7 @@ import pytest
 from tests.support.brute_force import greedy_in_turn, optimum
 from tests.support.committed_instances import committed_seeds, make_committed_instance
 from tests.support.eligibility import missing_candidates
-from tests.support.instances import Instance, make_instance
+from tests.support.instances import Instance, make_capped_instance, make_instance
 from tests.support.plan_agreement import SOLVER
 from tests.support.running_instances import make_running_instance, make_sharing_instance
 from tests.support.solved_instances import Solved, differences, exact_plan, problem_of, solve
@@ -47,6 +47,15 @@ def test_running_jobs_are_left_out_last_and_keep_their_places_where_they_cannot_
     # Each kind of level is used: some running job and some other job is left out.
     assert all(any(any(item.best.unplaced[kind::2]) for item in solved) for kind in range(2))
     assert wrong_plans(solved, gap=0.0) == {}
+
+
+@pytest.mark.parametrize("seeds", [range(0, 60, 4), pytest.param(range(150), marks=pytest.mark.slow)])
+def test_caps_on_prices_leave_out_what_is_dearer_and_nothing_else(seeds: range) -> None:
+    solved = [solve(seed, make_capped_instance) for seed in seeds]
+    assert wrong_plans(solved, gap=0.0) == {}
+    assert not [missing for item in solved for missing in missing_candidates(item.instance)]
+    # Some caps cost money or a job.
+    assert any(solve(item.instance.seed).best.better_than(item.best) for item in solved)
 
 
 COMMITTED_GAP = 0.05  # a job over several offers works on them in its own order, which the program knows in part

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
-from pricing.money import NANOS, Usd
+from pricing.money import NANOS, Usd, UsdPerHour
 from router.jobs.quantities import Moment, parse_duration
 from router.jobs.residency import Residency
 from router.jobs.spec import Job, MarketRule
@@ -129,6 +129,12 @@ def _any_placement(request: PlanRequest, job: Job, _: Relaxation) -> PlanRequest
     return with_job(request, job.model_copy(update={"placement": "none"}))
 
 
+def _dearer(request: PlanRequest, job: Job, found: Relaxation) -> PlanRequest:
+    stated = found.change.removeprefix("max_price $")
+    cap = None if found.change == "no max_price" else UsdPerHour.parse(stated)
+    return with_job(request, job.model_copy(update={"max_price": cap}))
+
+
 def _roomier(request: PlanRequest, _: Job, found: Relaxation) -> PlanRequest:
     for part in found.change.split(", +"):
         matched = re.fullmatch(r"\+?(\d+) \w+ of (.+)", part)
@@ -148,5 +154,6 @@ FORMS: tuple[tuple[str, Change], ...] = (
     (r"any number of machines", _any_machines),
     (r"checkpoint interval \w+", _more_saves),
     (r"placement none", _any_placement),
+    (r"max_price \$\d+\.\d\d|no max_price", _dearer),
     (r"\+\d+ (machines|accelerators|vcpus) of .+", _roomier),
 )

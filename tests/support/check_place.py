@@ -12,6 +12,7 @@ from pricing.machine_images import explain_unmade
 from pricing.machines import RDMA_FABRICS
 from pricing.offers import Offer
 from pricing.places import PROVISIONABLE_CLOUDS, Market
+from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.document.plan import Line
 from tests.support.mix_oracle import mix_problems
@@ -164,11 +165,32 @@ def check_prices(view: View) -> Iterator[str]:
             yield f"{line.job}: nobody sells {line.instance_type} {line.market} in {line.cloud}/{line.region}"
             continue
         machine = view.book.machine(line.cloud, line.instance_type)
-        exact = offer.usd_per_hour.nanos * line.machines * _kept(view, offer, machine.family if machine else "")
+        exact = (
+            offer.usd_per_hour.nanos
+            * line.machines
+            * discounted_share(view.limits, offer, machine.family if machine else "")
+        )
         if abs(price - exact) > Fraction(line.machines, 2):
             yield f"{line.job}: {line.usd_per_hour} an hour, the offer is {float(exact) / 1e9}"
         if amortised is None or amortised.nanos != price:
             yield f"{line.job}: amortised {line.amortised_usd_per_hour} differs from {line.usd_per_hour}"
+
+
+def check_max_price(view: View) -> Iterator[str]:
+    """No line, no fallback and no ceiling is above the job's cap on an accelerator-hour."""
+    for line in view.plan.lines:
+        job = view.job(line.job)
+        if job is None or job.max_price is None:
+            continue
+        most = job.max_price.nanos * line.accelerators
+        paid = line.amortised_usd_per_hour if line.market == Market.RESERVED else line.usd_per_hour
+        if paid is None or paid.nanos > most:
+            yield f"{line.job}: pays {paid} for {line.accelerators}, its max_price is {job.max_price}"
+        if line.max_usd_per_hour.nanos > most:
+            yield f"{line.job}: its ceiling is {line.max_usd_per_hour}, its max_price {job.max_price}"
+        behind = line.fallback
+        if behind is not None and behind.usd_per_hour.nanos > job.max_price.nanos * behind.accelerators:
+            yield f"{line.job}: falls back on {behind.usd_per_hour}, its max_price is {job.max_price}"
 
 
 def check_fallbacks(view: View) -> Iterator[str]:
@@ -196,7 +218,7 @@ def check_fallbacks(view: View) -> Iterator[str]:
         if offer is None or machine is None:
             yield f"{line.job}: nobody sells its fallback {behind.instance_type} in {behind.cloud}/{behind.region}"
             continue
-        exact = offer.usd_per_hour.nanos * behind.machines * _kept(view, offer, machine.family)
+        exact = offer.usd_per_hour.nanos * behind.machines * discounted_share(view.limits, offer, machine.family)
         if abs(behind.usd_per_hour.nanos - exact) > Fraction(behind.machines, 2):
             yield f"{line.job}: its fallback costs {behind.usd_per_hour} an hour, the offer is {float(exact) / 1e9}"
         if not 0 <= behind.probability <= 1 or behind.hours < 0:
@@ -208,11 +230,11 @@ def _offer(view: View, line: Line) -> Offer | None:
     return next((offer for offer in view.book.offers if offer.key == name), None)
 
 
-def _kept(view: View, offer: Offer, family: str) -> Fraction:
+def discounted_share(limits: Limits, offer: Offer, family: str) -> Fraction:
     """The share of the price that is left after the most specific discount."""
     fitting = [
         (sum(wish is not None for wish in (d.family, d.market)), d.family is not None, d.percent)
-        for d in view.limits.discounts
+        for d in limits.discounts
         if d.cloud == offer.cloud and d.family in (None, family) and d.market in (None, offer.market)
     ]
     percent = max(fitting)[2] if fitting else Decimal(0)

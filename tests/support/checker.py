@@ -38,6 +38,7 @@ CHECKS = (
     check_place.check_placement,
     check_place.check_gangs,
     check_place.check_prices,
+    check_place.check_max_price,
     check_place.check_fallbacks,
     check_money.check_line_costs,
     check_money.check_moves,

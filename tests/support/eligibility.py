@@ -12,6 +12,7 @@ from pricing.places import PROVISIONABLE_CLOUDS, Market
 from router.jobs.gang import GangOption
 from router.jobs.spec import Job
 from router.planning.find.candidates import candidates_for
+from tests.support.check_place import discounted_share
 from tests.support.instances import Instance
 from tests.support.placement_oracle import forbidden, unplaceable
 from tests.support.schedules import within_cap
@@ -52,6 +53,7 @@ def _eligible(instance: Instance, job: Job, option: GangOption, offer: Offer) ->
         and fabric
         and not forbidden(job.residency, region)
         and _market_fits(job, offer, number)
+        and _price_fits(instance, job, offer)
         and _speed_known(job, option, machine.fabric in RDMA_FABRICS, number)
         and _moves_known(instance, job, offer)
         and _fits_alone(instance, offer, number)
@@ -64,6 +66,15 @@ def _market_fits(job: Job, offer: Offer, number: int) -> bool:
         # With a core the rest may or may not find its on-demand half: not judged here.
         return job.market.spot != "never" and math.ceil(Fraction(str(job.gang.on_demand_share)) * number) == 0
     return job.market.spot != "only"
+
+
+def _price_fits(instance: Instance, job: Job, offer: Offer) -> bool:
+    machine = instance.book.machine(offer.cloud, offer.instance_type)
+    assert machine is not None
+    if job.max_price is None:
+        return True
+    price = round(offer.usd_per_hour.nanos * discounted_share(instance.limits, offer, machine.family))
+    return price <= job.max_price.nanos * machine.accelerator_count
 
 
 def _speed_known(job: Job, option: GangOption, rdma: bool, number: int) -> bool:

@@ -9,12 +9,13 @@ discounts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
 from pricing.book import PriceBook
+from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from router.jobs.limits import Limits, Reservation
 from router.jobs.spec import Job
@@ -73,6 +74,14 @@ def make_instance(seed: int) -> Instance:
         jobs.append(_in_shape(Random(f"{seed} {job.name}"), job))
     limits = _dated(_limits(rng, offers, base), seed, now, base * slot)
     return Instance(seed, tuple(jobs), shop.book(offers), limits, now, base * slot, slot)
+
+
+def make_capped_instance(seed: int) -> Instance:
+    """The instance of that seed, where half of the jobs have a cap on prices, with offers on either side."""
+    instance, rng = make_instance(seed), Random(f"caps of {seed}")
+    caps = [UsdPerHour.parse(f"{rng.uniform(2, 10):.2f}") if rng.random() < 0.5 else None for _ in instance.jobs]
+    jobs = (job.model_copy(update={"max_price": cap}) for job, cap in zip(instance.jobs, caps, strict=True))
+    return replace(instance, jobs=tuple(jobs))
 
 
 def _offers(rng: Random) -> tuple[Offer, ...]:

@@ -217,6 +217,7 @@ def test_a_plan_is_made_with_what_was_learned_and_says_so() -> None:
     assert learned.cost_usd.dollars() > 1.7 * plain.cost_usd.dollars()
     told = " ".join(job_text(learned, "a").split())
     assert "speed on 8 H100 measured on 2 earlier runs, last 2026-11-20: 50.49" in told
+    assert {speed.speed_evidence for speed in learned.usage.speeds} == {"learned"}
     assert "1.0 interruptions counted in 80.0 hours of 2 gangs" in told
     assert "earlier run" not in job_text(plain, "a")
     assert make_plan(replace(request, experience=again.learned)) == learned

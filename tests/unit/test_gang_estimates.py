@@ -373,6 +373,15 @@ def test_flags_are_those_of_the_layout(book: PriceBook) -> None:
     assert product == 64 == math.prod(int(flag.partition("=")[2]) for flag in flags.torchrun)
 
 
+def test_virtual_stages_stand_in_the_json_as_in_the_flags(book: PriceBook) -> None:
+    layout = {"pipeline_parallel": 2, "tensor_parallel": 8, "virtual_stages": 8, "micro_batch": 1}
+    shape = SHAPE | {"parameters": "70B", "layers": 80, "hidden": 8192, "layout": layout}
+    estimate = estimated(a_job(workload={"transformer": shape}), book, "H100:64")
+    shown = json.loads(estimate_to_json(estimate, NOW))["rows"][0]
+    assert (shown["layout"]["pipeline_parallel"], shown["layout"]["virtual_stages"]) == (2, 8)
+    assert "--num-virtual-stages-per-pipeline-rank=8" in shown["launcher"]["megatron"]
+
+
 def test_a_measured_job_has_no_layout_but_machines(book: PriceBook) -> None:
     row = rows_of(estimated(a_job(workload=MEASURED), book))[0]
     flags = launcher_of(row)

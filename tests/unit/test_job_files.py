@@ -79,7 +79,15 @@ BAD = {
                      "tokens_per_step: 4194304}}"},
         "5:38", "workload.transformer.parameters", "7 parameters are too few", "7e9",
     ),
+    "experts of a token without experts": (
+        {"workload": "workload: {transformer: {parameters: 47B, active_parameters: 13B, layers: 32, hidden: 4096, "
+                     "sequence_length: 4096, tokens_per_step: 4194304, experts_per_token: 2}}"},
+        "5:161", "workload.transformer.experts_per_token", "how many experts a layer has", "add `experts:`",
+    ),
     "negative money": ({"budget": "budget: $-5"}, "7:9", "budget", "", ""),
+    "a cap of nothing": ({"budget": "max_price: 0"}, "7:12", "max_price", "no machine costs nothing", "e.g. 2.50"),
+    "a cap below zero": ({"budget": "max_price: -2.50"}, "7:12", "max_price", "-2.5 is negative", "US dollars"),
+    "a cap in words": ({"budget": "max_price: cheap"}, "7:12", "max_price", "'cheap' is no amount of dollars", "1200"),
     "no zone in a date": (
         {"deadline": "deadline: 2026-11-25T09:00"}, "4:11", "deadline", "no time zone", "2026-11-25T09:00Z",
     ),

@@ -169,6 +169,7 @@ def test_a_point_takes_its_tokens_from_the_transformer() -> None:
         ({"transformer": {**SHAPE, "parameters": 7}}, "too few"),
         ({"transformer": {**SHAPE, "tokens_per_step": 32}}, "tokens, not sequences"),
         ({"transformer": {**SHAPE, "active_parameters": "70B"}}, "more parameters are active"),
+        ({"transformer": {**SHAPE, "experts": 4, "experts_per_token": 8}}, "more experts than there are"),
         ({"transformer": {**SHAPE, "precision": "fp64"}}, "precision"),
     ],
 )

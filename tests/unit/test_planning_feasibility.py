@@ -51,6 +51,8 @@ def test_what_breaks_no_rule_passes() -> None:
         (ALPS, {"residency": {"deny": ["EU"]}}, "residency", "EU"),
         (NORTH_SPOT, {"spot": "never"}, "market", "does not allow spot"),
         (NORTH, {"spot": "only"}, "market", "wants spot only"),
+        (NORTH, {"max_price": 7}, "max price", "$7.5 an accelerator-hour, max_price allows $7"),
+        (NORTH_SPOT, {"max_price": "$2.999/h"}, "max price", "$3 an accelerator-hour, max_price allows $2.999"),
         (ETHERNET, {"count": 16, "rdma": "required"}, "fabric", "g9.48xlarge has ethernet"),
         (NORTH_SPOT, {"count": 16, "limits": {"default_cap_machines": 1}}, "capacity", "1 machines to be had, 2 n"),
         (NORTH, {"count": 16, "limits": limit()}, "limit", "quota allows 8 accelerators, 16 needed"),

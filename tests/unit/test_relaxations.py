@@ -149,6 +149,10 @@ def test_saves_that_are_too_far_apart_to_be_so_sure() -> None:
     assert checked([often], [NORTH]) == ["+1 h"], "whoever states an interval has chosen it"
 
 
+def test_a_cap_on_prices_that_nothing_is_below_is_raised_by_as_little_as_does() -> None:
+    assert checked([a_job(max_price=5)], [NORTH, SOUTH]) == ["max_price $6.25"]
+
+
 def test_a_fabric_that_nobody_has() -> None:
     slow = offer("aws/north-1", "g9.48xlarge", "on_demand", "30")
     job = a_job()

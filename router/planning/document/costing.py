@@ -50,7 +50,7 @@ def _line(problem: PlacementProblem, run: ScheduledRun, part: GangPart, gang: st
         gang=gang,
         kind="order" if run.order else "outlook",
         provisionable=offer.provisionable,
-        max_usd_per_hour=price_ceiling(problem, part),
+        max_usd_per_hour=price_ceiling(problem, part, problem.job[run.job].max_price),
         cloud=offer.cloud,
         region=offer.region,
         zone=offer.zone,
@@ -123,10 +123,11 @@ def per_step(amount: Usd, steps: int) -> Usd | None:
     return Usd(divide_half_even(amount.nanos, steps)) if steps > 0 else None
 
 
-def price_ceiling(problem: PlacementProblem, part: GangPart) -> UsdPerHour:
+def price_ceiling(problem: PlacementProblem, part: GangPart, max_price: UsdPerHour | None = None) -> UsdPerHour:
     """Return the price above which the line must not be bought.
 
-    On spot that is the on-demand price there, or 125 % of the spot price where there is none.
+    On spot that is the on-demand price there, or 125 % of the spot price where there is none; at most ``max_price`` an
+    accelerator.
     """
     offer = part.offer
     if offer.market is not Market.SPOT:
@@ -137,6 +138,8 @@ def price_ceiling(problem: PlacementProblem, part: GangPart) -> UsdPerHour:
         if o.zone in (None, offer.zone)
     ]
     each = max(min(on_demand), offer.usd_per_hour) if on_demand else offer.usd_per_hour.scaled(Fraction(5, 4))
+    if max_price is not None:
+        each = min(each, max_price.times(part.machine.accelerator_count))
     return each.times(part.machines)
 
 

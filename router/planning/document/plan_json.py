@@ -49,9 +49,11 @@ from router.planning.document.plan import (
 from router.planning.document.plan_terms import TRIAL
 from router.planning.document.plan_usage import (
     EgressUsage,
+    GangSpeed,
     JobCostTerms,
     LimitUsage,
     PlanUsage,
+    PointToMeasure,
     StatedQuantity,
     TeamUsage,
     UseStep,
@@ -260,6 +262,10 @@ def _read_usage(content: dict[str, Any]) -> PlanUsage:
             for terms in content.get("cost_terms", ())
         ),
         "placement_types": _many(JobPlacementType, content.get("placement_types", ())),
+        "speeds": tuple(
+            _read(GangSpeed, {**speed, "points": _many(PointToMeasure, speed.get("points", ()))})
+            for speed in content.get("speeds", ())
+        ),
     }
     return _read(PlanUsage, usage)
 

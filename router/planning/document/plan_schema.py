@@ -374,8 +374,6 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
 
 
 Schema = dict[str, Any]
-
-
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -425,7 +423,9 @@ _PARTS: dict[type, str] = {
     plan_usage.UseStep: "use_step",
     plan_usage.TeamUsage: "team_usage",
     plan_usage.EgressUsage: "egress_usage",
+    plan_usage.GangSpeed: "gang_speed",
     plan_usage.JobCostTerms: "cost_terms",
+    plan_usage.PointToMeasure: "point_to_measure",
     plan_usage.StatedQuantity: "stated_quantity",
     plan.PlanCarbon: "carbon",
     plan.CommitmentUse: "commitment_use",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pricing.money import ZERO, Usd
+from router.jobs.speed import SpeedEvidence
 from router.planning.find.limit_kinds import UsageKind
 from router.planning.find.placement_type import JobPlacementType
 
@@ -117,6 +118,34 @@ class JobCostTerms:
         return Usd.total(getattr(self, name) for name in COST_TERMS)
 
 
+@dataclass(frozen=True, slots=True)
+class PointToMeasure:
+    """A gang whose speed is worth measuring first, for ``cost_usd``, and the error of the planned speed after that."""
+
+    accelerator: str
+    accelerators: int
+    placement: str
+    cost_usd: Usd
+    error_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class GangSpeed:
+    """The evidence for the speed of a placed gang, with the standard deviation of its run time as a share of it.
+
+    ``points`` are worth measuring first, where much money rests on a speed that nobody measured.
+    """
+
+    job: str
+    gang: str
+    accelerator: str
+    accelerators: int
+    speed_evidence: SpeedEvidence
+    speed_basis: str
+    relative_error: float
+    points: tuple[PointToMeasure, ...] = ()
+
+
 COST_TERMS = tuple(name for name in JobCostTerms.__dataclass_fields__ if name not in ("job", "stated"))
 
 
@@ -125,7 +154,7 @@ class PlanUsage:
     """The use of limits and budgets; ``month`` is the calendar month (UTC) of the plan, ``2026-11``.
 
     ``at_risk_usd`` is the cost of all orders if each runs to its end at its price ceiling, or that of its fallback.
-    ``cost_terms`` are those of placed jobs, ``placement_types`` of all, by name.
+    ``cost_terms`` and ``speeds`` are those of placed jobs, ``placement_types`` of all, by name.
     """
 
     month: str
@@ -135,3 +164,4 @@ class PlanUsage:
     egress: tuple[EgressUsage, ...] = ()
     cost_terms: tuple[JobCostTerms, ...] = ()
     placement_types: tuple[JobPlacementType, ...] = ()
+    speeds: tuple[GangSpeed, ...] = ()

@@ -8,6 +8,10 @@ from types import MappingProxyType
 from router.planning.document import plan_usage
 from router.planning.find import placement_type
 
+EVIDENCE = (
+    "measured: points that the job states; learned: its earlier runs; published: its shape and published runs on the "
+    "accelerator; shape: the shape alone."
+)
 # The description of a class is that of the field "".
 USAGE_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = MappingProxyType(
     {
@@ -20,6 +24,7 @@ USAGE_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "egress": "What leaves clouds that have a cap on egress, by cloud and month; absent where none has.",
             "cost_terms": "Terms of each placed job's cost, by name; left out where none is placed.",
             "placement_types": "What limits each job's speed, by name.",
+            "speeds": "Evidence for the speeds of placed gangs, by job; left out where none is placed.",
             "digest": "SHA-256 of the usage without this field, with the plan's digest as `plan`, written like digest.",
         },
         plan_usage.LimitUsage: {
@@ -69,6 +74,25 @@ USAGE_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "idle_usd": "Dollars while machines wait for the last of their gang; left out where nothing is.",
             "fallback_usd": "Dollars expected of the gang behind a guarded run; left out where there is none.",
             "stated": "Quantities behind the terms that the job file states; left out where there are none.",
+        },
+        plan_usage.GangSpeed: {
+            "": "The evidence for the speed of a placed gang.",
+            "job": "Job name.",
+            "gang": "Gang of the lines.",
+            "accelerator": "Accelerator model, such as H100.",
+            "accelerators": "Accelerators of all machines.",
+            "speed_evidence": EVIDENCE,
+            "speed_basis": "The same in words, with figures.",
+            "relative_error": "Standard deviation of the run time, as a share of it.",
+            "points": "Worth measuring first; left out where the speed is measured, or little money rests on it.",
+        },
+        plan_usage.PointToMeasure: {
+            "": "A gang to measure for a quarter of an hour.",
+            "accelerator": "Accelerator model.",
+            "accelerators": "Accelerators of all machines.",
+            "placement": "Machines x accelerators of each.",
+            "cost_usd": "Dollars for the measurement, start-up included.",
+            "error_after": "The relative_error once this point and those before it are measured.",
         },
         plan_usage.StatedQuantity: {
             "": "A quantity that the job file states, instead of a default or a model.",

@@ -157,6 +157,7 @@ def _usage(
         limits=tuple(limits),
         teams=tuple(team for team in usage.teams if team.team in teams),
         cost_terms=tuple(terms for terms in usage.cost_terms if terms.job in kept),
+        speeds=tuple(speed for speed in usage.speeds if speed.job in kept),
         placement_types=tuple(
             replace(each, why=names.hide(each.why)) for each in usage.placement_types if each.job in kept
         ),

@@ -44,9 +44,9 @@ def stated_quantities(job: Job, runs: Sequence[ScheduledRun]) -> Iterator[Stated
 def _speed(job: Job, runs: Sequence[ScheduledRun]) -> Iterator[StatedQuantity]:
     """Yield the measured speed that the runs rest on, unless earlier runs or an estimate replaced it."""
     measured = {point.accelerator for point in job.workload.profile}
-    for basis in dict.fromkeys(run.candidate.speed_basis for run in runs if run.candidate.accelerator in measured):
-        if "earlier run" not in basis:
-            yield StatedQuantity("compute_usd", "workload.profile", basis)
+    stated = (run.candidate for run in runs if run.candidate.accelerator in measured)
+    for basis in dict.fromkeys(c.speed_basis for c in stated if c.speed_evidence == "measured"):
+        yield StatedQuantity("compute_usd", "workload.profile", basis)
 
 
 def _loss(job: Job) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,9 @@ from pricing.places import Market
 from pricing.units import format_utc
 from router.jobs.gang_layout import GangLayout
 from router.jobs.layouts import deepspeed_config, launcher_flags
+from router.jobs.speed import SpeedEvidence
 from router.planning.document.plan_usage import JobCostTerms
+from router.planning.document.plan_usage_schema import EVIDENCE
 from router.planning.estimate.gang_estimates import GangEstimate, JobEstimate, Span, UsdSpan
 
 SCHEMA_VERSION: Final = 1
@@ -92,6 +94,7 @@ class EstimateAnswer:
     tokens_per_s: Annotated[FigureInterval | None, Field(description="Likewise; null where no transformer is stated.")]
     relative_error: Annotated[float, Field(description="Standard deviation of the run time, as a share of it.")]
     speed_basis: Annotated[str, Field(description="Source of the speed: measured points, the shape, or both.")]
+    speed_evidence: Annotated[SpeedEvidence, Field(description=EVIDENCE)]
     risk_basis: Annotated[str, Field(description="How often the gang is interrupted, and by which evidence.")]
     weak: Annotated[str, Field(description="Reasons to doubt price or risk.")]
     steps: Annotated[int, Field(description="Steps that the cost is for.")]
@@ -117,6 +120,7 @@ class EstimateLayout:
 
     tensor_parallel: int
     pipeline_parallel: int
+    virtual_stages: Annotated[int, Field(description="Parts of a stage that a pipeline takes in turn; 1: it does not.")]
     context_parallel: int
     expert_parallel: int
     data_parallel: int
@@ -284,6 +288,7 @@ def _layout(gang_layout: GangLayout) -> EstimateLayout:
     return EstimateLayout(
         tensor_parallel=layout.tensor,
         pipeline_parallel=layout.pipeline,
+        virtual_stages=layout.stages,
         context_parallel=layout.context,
         expert_parallel=layout.expert,
         data_parallel=layout.data,

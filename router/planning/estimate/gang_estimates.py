@@ -26,7 +26,7 @@ from router.jobs.goodput import billed_share, run_share, useful_share
 from router.jobs.limits import Limits
 from router.jobs.quantities import LONGEST_RUN
 from router.jobs.spec import Job
-from router.jobs.speed import UnknownSpeed
+from router.jobs.speed import SpeedEvidence, UnknownSpeed
 from router.planning.document.cost_terms import cost_terms_of
 from router.planning.document.costing import day_of, lines_of, moves_of
 from router.planning.document.plan_usage import COST_TERMS, JobCostTerms
@@ -59,6 +59,7 @@ _FARTHEST_FIRST: Final = (
     "limit",
     "capacity",
     "fabric",
+    "max price",
     "market",
     "residency",
     "cloud",
@@ -118,6 +119,7 @@ class GangAnswer:
     steps_per_hour: Span
     tokens_per_s: Span | None
     speed_basis: str
+    speed_evidence: SpeedEvidence
     relative_error: float
     risk_basis: str
     weak: str
@@ -383,6 +385,7 @@ def _answer(job: Job, run: ScheduledRun, problem: PlacementProblem) -> GangAnswe
         steps_per_hour=steps,
         tokens_per_s=None if tokens is None else _scaled(steps, tokens / 3600),
         speed_basis=candidate.speed_basis,
+        speed_evidence=candidate.speed_evidence,
         relative_error=candidate.risk.relative_error,
         risk_basis=candidate.risk_basis,
         weak=join_doubts((candidate.weak, _words_of_length(run.steps / rate))),

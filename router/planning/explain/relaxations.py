@@ -103,6 +103,8 @@ def _wider_rules(job: Job, dropped: Sequence[DroppedListing]) -> list[tuple[Job,
         changes.append((job.model_copy(update={"market": MarketRule()}), "allow on-demand"))
     if job.data is not None and job.data.egress_cap is not None:
         changes.append((without_egress_cap(job), "raise the egress cap to {gib:,.0f} GiB"))
+    if job.max_price is not None:
+        changes.append((job.model_copy(update={"max_price": None}), "{price}"))
     if job.gang.rdma == "required":
         gang = job.gang.model_copy(update={"rdma": "optional"})
         changes.append((job.model_copy(update={"gang": gang}), "do without an RDMA fabric"))
@@ -126,7 +128,7 @@ def _with_rules(
     if best is None:
         return None
     c = best.candidate
-    text = words.format(region=c.region, gib=sum(t.gib for t in c.transfers))
+    text = words.format(region=c.region, gib=sum(t.gib for t in c.transfers), price=_price_words(c))
     return Relaxation(text, f"then {c.key}", best.cost)
 
 
@@ -410,6 +412,14 @@ def _run_shortage(here: JobContext, empty: JobContext, candidate: Candidate) -> 
         if best is None or (len(short), sum(short.values())) < (len(best), sum(best.values())):
             best = short
     return best
+
+
+def _price_words(c: Candidate) -> str:
+    """Return the least ``max_price`` in whole cents that allows the candidate and its fallback."""
+    parts = (*c.parts, *(() if c.fallback is None else c.fallback.parts))
+    each = [(part.listing.amortised, part.machine.accelerator_count) for part in parts]
+    cents = [-(-price.nanos // (count * NANOS_PER_CENT)) for price, count in each if price is not None]
+    return f"max_price ${max(cents) / 100:.2f}" if len(cents) == len(each) else "no max_price"
 
 
 def constraint_costs(

@@ -17,6 +17,7 @@ from pricing.risk import GangRisk
 from router.jobs.goodput import GangRunRisk
 from router.jobs.limits import Maintenance
 from router.jobs.spec import Job
+from router.jobs.speed import SpeedEvidence
 from router.planning.find.emissions import ExternalCost
 from router.planning.find.gang_rates import GuardTerms
 from router.planning.find.listings import OfferListing
@@ -77,6 +78,7 @@ class Candidate:
     transfers: tuple[Transfer, ...]
     running: bool
     speed_basis: str
+    speed_evidence: SpeedEvidence
     weak: str
     gang_risk: GangRisk
     external: ExternalCost | None = None

@@ -24,7 +24,7 @@ from router.jobs.workload import Workload
 from router.planning.find.candidate import SURELY, Candidate, GangPart, refuse_order, steps_to_do
 from router.planning.find.dropped_listings import DroppedListing
 from router.planning.find.fallbacks import Fallback, FallbackFinder
-from router.planning.find.feasibility import ListingRefusal, refusal
+from router.planning.find.feasibility import ListingRefusal, price_refusal, refusal
 from router.planning.find.gang_offers import GangOffer, GangOffers, join_doubts
 from router.planning.find.gang_rates import TYPICAL_LIFE, GangRates, RateFinder, RateRequest, RunTerms, stated_risk
 from router.planning.find.listings import OfferListing, Spread, listings_by_accelerator, spreads
@@ -125,7 +125,7 @@ class CandidateFinder:
         self._counter = LimitCounter(limits, is_raised=raises_limits)
         self.now = now
         self._advisory = advisory
-        self._listings: Mapping[str, tuple[OfferListing, ...]] = {
+        self.listings: Mapping[str, tuple[OfferListing, ...]] = {
             name: tuple(map(self._with_measured_network, found))
             for name, found in listings_by_accelerator(book, limits).items()
         }
@@ -134,7 +134,7 @@ class CandidateFinder:
         self._routes = Routes(book, limits)
         self._speeds: dict[Workload, dict[_SpeedKey, Speed | UnknownSpeed]] = {}
         # Keyed by identity because listings are slow to hash; these live as long as the finder.
-        self._order = {id(each): _order_of_look(each) for found in self._listings.values() for each in found}
+        self._order = {id(each): _order_of_look(each) for found in self.listings.values() for each in found}
 
     @cached_property
     def without_amounts(self) -> CandidateFinder:
@@ -183,7 +183,7 @@ class CandidateFinder:
         fallbacks, others = FallbackFinder(rates.terms.window_hours, self._routes), OtherPoolFinder(job, self._routes)
         job = self.with_learned_speeds(job)
         findings = _JobFindings(rates, fallbacks, others, self._speeds.setdefault(job.workload, {}))
-        found = [(option, each) for option in job.gang.options for each in self._listings.get(option.accelerator, ())]
+        found = [(option, each) for option in job.gang.options for each in self.listings.get(option.accelerator, ())]
         found.sort(key=lambda pair: self._order[id(pair[1])])
         permitted = [self._permit_listing(job, option, listing, findings) for option, listing in found]
         for (option, listing), each in zip(found, permitted, strict=True):
@@ -271,7 +271,7 @@ class CandidateFinder:
         if job.gang.on_demand_share > 0:
             return []
         for option in job.gang.options:
-            for spread in spreads(self._listings.get(option.accelerator, ()), option.count):
+            for spread in spreads(self.listings.get(option.accelerator, ()), option.count):
                 if any(self._refused_whole(job, option, zone) for zone, _ in spread):
                     continue
                 if placement_refusal(job, option, tuple(zone for zone, _ in spread), self._book) is not None:
@@ -309,7 +309,7 @@ class CandidateFinder:
 
     @cached_property
     def _pairs(self) -> tuple[MachinePair, ...]:
-        return machine_pairs((each for found in self._listings.values() for each in found), self._limits)
+        return machine_pairs((each for found in self.listings.values() for each in found), self._limits)
 
     def _rules_out(self, job: Job, option: GangOption, listing: OfferListing) -> bool:
         """Return whether a rule, other than a limit or a lack of machines, forbids the gang on one listing."""
@@ -357,7 +357,7 @@ class CandidateFinder:
             return ((listing, machines),)
         if core >= machines:
             return ListingRefusal("core", "the on-demand core is the whole gang")
-        for other in self._listings[listing.machine.accelerator]:
+        for other in self.listings[listing.machine.accelerator]:
             same = (other.offer.cloud, other.offer.region, other.offer.zone, other.offer.instance_type)
             if other.offer.market is Market.ON_DEMAND and same == (
                 listing.offer.cloud,
@@ -365,7 +365,7 @@ class CandidateFinder:
                 listing.offer.zone,
                 listing.offer.instance_type,
             ):
-                return (other, core), (listing, machines - core)
+                return price_refusal(job, other) or ((other, core), (listing, machines - core))
         return ListingRefusal("core", "no on-demand offer beside the spot one for the core")
 
     def _with_rates(
@@ -426,6 +426,7 @@ class CandidateFinder:
             transfers=permitted.transfers,
             running=False,
             speed_basis=permitted.speed.basis,
+            speed_evidence=permitted.speed.evidence,
             weak=gang.weak if not stated else join_doubts(p.offer.weak for p in gang.parts),
             external=gang.external,
             risk_basis=gang.risk_basis if not stated else _stated_basis(job),
@@ -474,7 +475,8 @@ def _speed_of(
     if len(speeds) == 1:
         return speeds[slowest]
     error = max(speed.relative_error for speed in speeds.values())
-    return Speed(speeds[slowest].steps_per_hour, error, f"that of {slowest} alone: {speeds[slowest].basis}")
+    basis = f"that of {slowest} alone: {speeds[slowest].basis}"
+    return replace(speeds[slowest], relative_error=error, basis=basis, exact=False)
 
 
 def _over_usable_fabric(speed: Speed | UnknownSpeed, machine: Machine, machines: int) -> Speed | UnknownSpeed:

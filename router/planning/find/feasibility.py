@@ -53,6 +53,9 @@ def refusal(
     market = _market_refusal(job, listing)
     if market is not None:
         return ListingRefusal("market", market)
+    dear = price_refusal(job, listing)
+    if dear is not None:
+        return dear
     excluded = explain_unsold(listing.offer.cloud, listing.offer.instance_type, per_machine, listing.offer.market)
     if excluded and listing.reservation:
         return ListingRefusal("reservation", excluded)
@@ -83,6 +86,23 @@ def _market_refusal(job: Job, listing: OfferListing) -> str | None:
     if not spot and job.market.spot == "only":
         return "the job wants spot only"
     return None
+
+
+def price_refusal(job: Job, listing: OfferListing) -> ListingRefusal | None:
+    """Return why the listing is above the job's ``max_price``; None where it is not, or none is stated.
+
+    A reservation counts at its amortised price, though nothing more is paid for it.
+    """
+    if job.max_price is None:
+        return None
+    if listing.amortised is None:
+        unknown = f"what {listing.reservation} really costs is unknown (usd_per_hour or sunk in the limits file)"
+        return ListingRefusal("max price", f"max_price is ${job.max_price}, and {unknown}")
+    count = listing.machine.accelerator_count
+    if listing.amortised.nanos <= job.max_price.nanos * count:
+        return None
+    each = f"${listing.amortised.dollars() / count:.6g} an accelerator-hour"
+    return ListingRefusal("max price", f"{each}, max_price allows ${job.max_price}")
 
 
 def _limit_refusal(

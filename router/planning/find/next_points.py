@@ -68,18 +68,19 @@ def propose_points(
     *,
     lasting: timedelta = timedelta(minutes=15),
     max_points: int = 3,
+    best: Candidate | None = None,
 ) -> MeasuringPlan | UnknownSpeed:
     """Return up to ``max_points`` to measure for the candidate that costs least, each for ``lasting`` and its start.
 
     One after the other the point is taken that narrows the error most for a dollar, until none narrows it by a
     percentage point or the gang itself is measured. Points are gangs of the same accelerator, no larger than the best
     one, over the same kind of links; each accelerator has the batch that it would have in the best gang.
-    Gangs of two machine types are left aside.
+    Gangs of two machine types are left aside. ``best`` is another gang to measure for.
     """
     alone = [c for c in candidates if len({part.offer.instance_type for part in c.parts}) == 1]
     if not alone:
         return UnknownSpeed("no gang can run it, so nothing can be weighed")
-    best = min(alone, key=lambda c: (c.expected_usd(job.steps_left), c.key))
+    best = best or min(alone, key=lambda c: (c.expected_usd(job.steps_left), c.key))
     listing = best.parts[-1].listing
     speed = gang_speed(job.workload, listing.machine, best.machines, listing.accelerator, accelerators)
     assert isinstance(speed, Speed)  # or it would be no candidate

@@ -84,10 +84,14 @@ def _without_each_rule(job: Job, request: PlanRequest) -> Iterator[tuple[str, Jo
         yield "deadline", without_deadline(job, request.now)
     if own_allowance(job) is not None:
         yield "budget", with_allowance(job, None)
-    if job.market.spot != "allowed":
-        yield "market", job.model_copy(update={"market": MarketRule()})
-    if job.gang.rdma == "required":
-        yield "RDMA fabric", job.model_copy(update={"gang": job.gang.model_copy(update={"rdma": "optional"})})
+    any_fabric = job.gang.model_copy(update={"rdma": "optional"})
+    for rule, is_stated, change in (
+        ("market", job.market.spot != "allowed", {"market": MarketRule()}),
+        ("max_price", job.max_price is not None, {"max_price": None}),
+        ("RDMA fabric", job.gang.rdma == "required", {"gang": any_fabric}),
+    ):
+        if is_stated:
+            yield rule, job.model_copy(update=change)
     if job.gang.machines is not None:
         yield "machines", with_any_machines(job)
     if job.gang.max_moves is not None:
