@@ -93,8 +93,8 @@ class PlanRequest(PlanTerms):
     clouds; it decides nothing. ``experience``: what earlier runs say of speeds and interruptions. With
     ``risk_quantile`` the interruptions of each spot pool count as known, at this quantile of what is believed of
     them. ``beside``: what other jobs take of limits meanwhile (:func:`router.planning.problem.current_use.peak_use`),
-    which is not there for these. Where a plan is not ``explained``, it says neither what rules cost its jobs, nor on what
-    their speeds rest, nor what would place those that are left out.
+    which is not there for these. Where a plan is not ``explained``, it says neither what rules cost its jobs, nor
+    on what their speeds rest, nor what would place those that are left out.
     """
 
     jobs: tuple[Job, ...]
