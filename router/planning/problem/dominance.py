@@ -144,34 +144,25 @@ class _Order:
         first = (rows[:, None] < others[None, :]) | self._running[rows][:, None]
         better: Matrix = no_worse & (~equal | first) & (rows[:, None] != others[None, :])
         better &= ~self._running[others][None, :]
-        return better if self._cover is None else better & self._cover.may_replace(rows, others)
+        return better if self._cover is None else better & self._cover.may_replace(others)
 
     def _amounts(self, rows: Indexes, names: Sequence[str]) -> NDArray[np.float64]:
         return np.array([[self._taken[row][name] for row in rows.tolist()] for name in names])
 
 
 class _Cover:
-    """Says where committed spend could not make the worse candidate the cheaper one.
+    """Says which candidates committed spend may make the cheaper ones: those that use it, even beside their equals.
 
-    It could where the worse one uses committed spend and the better one none, that of another pool, or part of a dearer
-    gang's price.
+    A job that holds two of them works on one in the hours that are covered and gives up hours of the other, which no
+    hours of one alone would let it do.
     """
 
     def __init__(self, limits: Limits, candidates: Sequence[Candidate]) -> None:
-        rates = [cover_rate(limits, c) for c in candidates]
-        self._pool = np.array([-1 if rate is None else rate.pool for rate in rates])
-        self._whole = np.array(
-            [
-                rate is not None and rate.usd_per_hour == candidate.usd_per_hour
-                for rate, candidate in zip(rates, candidates, strict=True)
-            ]
-        )
+        self._uses_none = np.array([cover_rate(limits, c) is None for c in candidates])
 
-    def may_replace(self, rows: Indexes, others: Indexes) -> Matrix:
-        """Return a matrix that is true where one of ``rows`` may replace one of ``others``."""
-        theirs = self._pool[others][None, :]
-        replaceable: Matrix = (theirs < 0) | (self._whole[rows][:, None] & (self._pool[rows][:, None] == theirs))
-        return replaceable
+    def may_replace(self, others: Indexes) -> Matrix:
+        """Return a matrix of one row that is true where one of ``others`` may be replaced."""
+        return np.asarray(self._uses_none[others][None, :])
 
 
 def _dates(candidates: Sequence[Candidate]) -> list[list[float]]:
