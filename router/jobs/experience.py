@@ -30,7 +30,6 @@ from router.jobs.measured_speed import (
     learn_fabrics,
     with_measured_network,
 )
-from router.jobs.profile_point import EARLIER_RUN
 from router.jobs.spec import Job
 
 HALF_LIFE = timedelta(days=30)
@@ -119,7 +118,7 @@ class LearnedSpeed:
     @property
     def basis(self) -> str:
         """Return how it is known, in words."""
-        runs = f"1 {EARLIER_RUN}" if self.runs == 1 else f"{self.runs:,} {EARLIER_RUN}s"
+        runs = "1 earlier run" if self.runs == 1 else f"{self.runs:,} earlier runs"
         return f"{runs}, last {self.last_at.astimezone(UTC):%Y-%m-%d}"
 
     def measured(self, book: PriceBook) -> MeasuredSpeed | None:

@@ -16,7 +16,7 @@ from pricing.machine_images import explain_fabric
 from pricing.machines import Machine
 from pricing.units import to_digits
 from router.agent.protocol import LEAST_SHARE
-from router.jobs.profile_point import OWN_GANG, ProfilePoint
+from router.jobs.profile_point import LearnedPoint, ProfilePoint
 from router.jobs.speed import Speed, bus_bandwidth, gang_speed, network_of_bandwidth
 from router.jobs.workload import Workload
 
@@ -43,7 +43,7 @@ class MeasuredSpeed:
     steps_per_hour: float
     spread: float = RELATIVE_ERROR
     weight: float = OWN_GANG_RUNS
-    source: str = OWN_GANG
+    source: str = "this job's own gang"
 
     @property
     def accelerators(self) -> int:
@@ -94,7 +94,7 @@ def _point(measured: MeasuredSpeed, stated: Speed | None) -> ProfilePoint:
         before = 1 / max(stated.relative_error, _LEAST_STATED_ERROR) ** 2
         log_speed = (precision * log_speed + before * math.log(stated.steps_per_hour)) / (precision + before)
         precision += before
-    return ProfilePoint(
+    return LearnedPoint(
         accelerator=measured.machine.accelerator,
         count=measured.accelerators,
         steps_per_hour=to_digits(math.exp(log_speed)),

@@ -32,8 +32,6 @@ def parse_placement(value: object) -> str:
 
 
 Machines = Annotated[str, BeforeValidator(parse_placement)]
-#: Words in the source of a point that runs taught, and no file stated.
-OWN_GANG, EARLIER_RUN = "this job's own gang", "earlier run"
 
 
 class ProfilePoint(Spec):
@@ -59,11 +57,6 @@ class ProfilePoint(Spec):
     )
     precision: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp4"] | None = None
     date: datetime.date | None = Field(default=None, description="When it was measured.", examples=["2026-11-24"])
-
-    @property
-    def is_learned(self) -> bool:
-        """Return whether runs of the job taught it."""
-        return OWN_GANG in self.source or EARLIER_RUN in self.source
 
     @property
     def stated_machines(self) -> int | None:
@@ -122,6 +115,10 @@ class ProfilePoint(Spec):
             speed = _positive(value.pop("tokens_per_second"), "tokens_per_second")
             value["steps_per_hour"] = 3600 * speed / _positive(tokens, "tokens_per_step")
         return value
+
+
+class LearnedPoint(ProfilePoint):
+    """A point that runs of the job taught, and no file stated."""
 
 
 def _positive(value: object, word: str) -> float:

@@ -17,7 +17,7 @@ from pricing.machines import Accelerator, Machine
 from pricing.peak_rates import read_peak_rates
 from router.jobs.layouts import ChosenLayout, Links, estimate_kind, memory_need, time_layouts
 from router.jobs.point_model import PointLinks, StepForm, StepMeasurement, StepPlace, fit_form
-from router.jobs.profile_point import ProfilePoint
+from router.jobs.profile_point import LearnedPoint, ProfilePoint
 from router.jobs.step_model import Coefficients, read_coefficients
 from router.jobs.workload import Transformer, Workload
 
@@ -150,7 +150,7 @@ def speed_from_points(
 
 def _evidence_of(points: Sequence[ProfilePoint]) -> SpeedEvidence:
     """Return whether any of the points was learned from runs, or all were stated."""
-    return "learned" if any(point.is_learned for point in points) else "measured"
+    return "learned" if any(isinstance(point, LearnedPoint) for point in points) else "measured"
 
 
 def usable_points(workload: Workload, machine: Machine, machines: int) -> list[ProfilePoint]:

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from pricing.money import ZERO, Usd
 from pricing.places import mixes_simulated_and_real
 from pricing.units import format_count
+from router.planning.document.gang_speeds import MOST_ADVISED
 from router.planning.document.plan import (
     CommitmentUse,
     JobSummary,
@@ -132,7 +133,10 @@ def _speed_cell(speed: GangSpeed) -> str:
 def measuring_lines(plan: Plan, job: str | None = None) -> list[str]:
     """Return a line for each job, or for one, whose speed is worth measuring before its money is spent."""
     speeds = [speed for speed in plan.usage.speeds if speed.points and job in (None, speed.job)]
-    return [wrap_text(advise_measuring(speed.job, speed.points), "  ").lstrip() for speed in speeds]
+    advice = [advise_measuring(speed.job, speed.points) for speed in speeds]
+    if len(advice) >= MOST_ADVISED:
+        advice.append("of cheaper jobs `stepfare profile FILE --job NAME` says what to measure")
+    return [wrap_text(words, "  ").lstrip() for words in advice]
 
 
 _LINE_COLUMNS: tuple[TableColumn[Line], ...] = (

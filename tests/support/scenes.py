@@ -31,6 +31,14 @@ SOUTH = offer("aws/south-1", "p9.48xlarge", "on_demand", "50")
 ALPS = offer("aws/alps-1", "p9.48xlarge", "on_demand", "45")
 LAKE = offer("gcp/lake-1", "a9-highgpu-8g", "on_demand", "40")
 BAY = offer("lambda/bay-1", "gpu_8x_h9", "on_demand", "20")
+#: The transformer of a job file of 7B parameters.
+SHAPE: dict[str, Any] = {
+    "parameters": "7B",
+    "layers": 32,
+    "hidden": 4096,
+    "sequence_length": 4096,
+    "tokens_per_step": 2**20,
+}
 
 
 RUNNING_IN_NORTH = {

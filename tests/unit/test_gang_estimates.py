@@ -36,16 +36,10 @@ from router.planning.planner import PlanRequest, make_plan
 from tests.support.books import MACHINE, MODEL
 from tests.support.narrowed import present, typed
 from tests.support.repository import ROOT
+from tests.support.scenes import SHAPE
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 BOTH = (Market.SPOT, Market.ON_DEMAND)
-SHAPE: dict[str, Any] = {
-    "parameters": "7B",
-    "layers": 32,
-    "hidden": 4096,
-    "sequence_length": 4096,
-    "tokens_per_step": 2**20,
-}
 JOB: dict[str, Any] = {
     "name": "tune",
     "team": "search",

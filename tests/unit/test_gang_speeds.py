@@ -7,10 +7,11 @@ from typing import Any
 
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
+from router.jobs.profile_point import LearnedPoint, ProfilePoint
 from router.jobs.spec import Job
 from router.jobs.speed import Speed, gang_speed
 from router.jobs.workload import Workload
-from router.planning.document.gang_speeds import WORTH_MEASURING
+from router.planning.document.gang_speeds import MOST_ADVISED, WORTH_MEASURING
 from router.planning.document.plan import Plan
 from router.planning.document.plan_json import plan_content, plan_from_json, plan_to_json
 from router.planning.document.plan_schema import plan_schema
@@ -19,19 +20,12 @@ from router.planning.document.restricted_plan import restrict_plan
 from router.quotes.quote_json import quote_content, quote_from_json, quote_schema, quote_to_json
 from router.render import plan_text, quote_text
 from router.render.explain_text import job_text
+from router.render.plan_text import measuring_lines
 from router.render.quote_view import quote_view
 from tests.support.asked_quotes import a_quote
 from tests.support.books import MACHINE, MODEL
 from tests.support.narrowed import typed
-from tests.support.scenes import NORTH, NORTH_SPOT, SOUTH, a_job, plan_of
-
-SHAPE: dict[str, Any] = {
-    "parameters": "7B",
-    "layers": 32,
-    "hidden": 4096,
-    "sequence_length": 4096,
-    "tokens_per_step": 2**20,
-}
+from tests.support.scenes import NORTH, NORTH_SPOT, SHAPE, SOUTH, a_job, plan_of
 
 
 def shaped(steps: int = 8000, name: str = "shaped", **more: Any) -> Job:
@@ -121,12 +115,20 @@ def test_a_quote_of_a_measured_job_proposes_nothing_and_older_quotes_are_silent(
     assert "speed on" not in told
 
 
-def test_points_that_runs_taught_count_as_learned() -> None:
-    point = {"accelerators": "H100:8", "steps_per_hour": 60}
-    for source, evidence in (("job profile", "measured"), ("2 earlier runs, last 2026-11-20", "learned")):
-        workload = Workload.model_validate({"profile": [point | {"source": source}]})
+def test_points_that_runs_taught_count_as_learned_whatever_the_words_of_a_file() -> None:
+    point = {"accelerators": "H100:8", "steps_per_hour": 60, "source": "3 earlier runs of July"}
+    for kind, evidence in ((ProfilePoint, "measured"), (LearnedPoint, "learned")):
+        workload = Workload.model_validate({"profile": [point]}).model_copy(
+            update={"profile": (kind.model_validate(point),)}
+        )
         assert typed(Speed, gang_speed(workload, MACHINE, 1, MODEL)).evidence == evidence
-    fitted = Workload.model_validate(
-        {"profile": [point | {"placement": "1x8", "source": "1 earlier run, last 2026-11-20"}]}
-    )
-    assert typed(Speed, gang_speed(fitted, MACHINE, 2, MODEL)).evidence == "learned"
+        assert typed(Speed, gang_speed(workload, MACHINE, 2, MODEL)).evidence == evidence
+
+
+def test_a_plan_of_many_estimated_jobs_says_that_it_names_the_dearest_alone() -> None:
+    plan = plan_of([shaped()], [NORTH])
+    speed = next(speed for speed in plan.usage.speeds if speed.points)
+    many = [replace(speed, job=f"job-{number}") for number in range(MOST_ADVISED)]
+    few, all_named = (replace(plan, usage=replace(plan.usage, speeds=tuple(many[begin:]))) for begin in (1, 0))
+    assert [measuring_lines(each)[-1].startswith("of cheaper jobs") for each in (few, all_named)] == [False, True]
+    assert len(measuring_lines(all_named, "job-1")) == 1

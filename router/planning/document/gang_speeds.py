@@ -19,7 +19,7 @@ from router.planning.problem.schedule import ScheduledRun
 #: From this cost on it pays to measure a speed that is only estimated.
 WORTH_MEASURING: Final = Usd(500_000_000_000)
 _MAX_POINTS: Final = 2
-_MAX_JOBS: Final = 20  # of a plan, the dearest: each takes a few hundredths of a second
+MOST_ADVISED: Final = 20  # jobs of a plan, the dearest: each takes a few hundredths of a second
 
 
 def gang_speeds(
@@ -39,7 +39,7 @@ def gang_speeds(
         for number, run in reversed(list(enumerate(own, start=1)))
         if run.candidate.speed_evidence in UNMEASURED
     }
-    advised = sorted(first, key=lambda name: (-cost[name], name))[:_MAX_JOBS]
+    advised = sorted(first, key=lambda name: (-cost[name], name))[:MOST_ADVISED]
     return tuple(
         _gang_speed(
             run.candidate,

@@ -84,7 +84,8 @@ USAGE_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "speed_evidence": EVIDENCE,
             "speed_basis": "The same in words, with figures.",
             "relative_error": "Standard deviation of the run time, as a share of it.",
-            "points": "Worth measuring first; left out where the speed is measured, or little money rests on it.",
+            "points": "Worth measuring first; left out where the speed is measured, little money rests on it, or "
+            "twenty dearer jobs are named.",
         },
         plan_usage.PointToMeasure: {
             "": "A gang to measure for a quarter of an hour.",

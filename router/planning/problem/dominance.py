@@ -2,8 +2,9 @@
 
 Candidate A drops B only if it is in the same region, costs no more an hour and a step, is no slower (expected and on
 time), is available whenever B is, and takes no more of every limit that could bind; the candidate that the job runs on
-now is never dropped. A whole region is dropped for another when each of its candidates is so dropped by one of the
-other's, and moving there is free or on the very same meters (for a job that uses one region only and is in no group).
+now is never dropped, and none that uses committed spend. A whole region is dropped for another when each of its
+candidates is so dropped by one of the other's, and moving there is free or on the very same meters (for a job that uses
+one region only and is in no group).
 Dropped candidates stay known as alternatives and fallbacks.
 """
 

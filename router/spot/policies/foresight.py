@@ -355,20 +355,12 @@ def _continue_running(after: Singles, now: _Tick, group: int, real: Singles, fit
     np.putmask(after, fit <= now.choice[group], real)
 
 
-def _zones_first(values: NDArray[Any], axis: int) -> NDArray[Any]:
-    """Return the same values with that axis first in memory.
+def _in_memory(values: NDArray[Any], axis: int, place: int) -> NDArray[Any]:
+    """Return the same values with that axis in this place in memory.
 
     Sums over a few neighbours would otherwise take ten times as long.
     """
-    return np.moveaxis(np.ascontiguousarray(np.moveaxis(values, axis, 0)), 0, axis)
-
-
-def _windows_last(values: Floats) -> Floats:
-    """Return the same values with the first axis last in memory.
-
-    Sums over the others are then several times as fast.
-    """
-    return np.moveaxis(np.ascontiguousarray(np.moveaxis(values, 0, -1)), -1, 0)
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(values, axis, place)), place, axis)
 
 
 def _simulate_futures(
@@ -389,9 +381,8 @@ def _simulate_futures(
             ups.append(state.up.copy())
             ages.append(state.age_h.copy())
             times.append(lately.times)
-    return ZoneStates(_zones_first(np.array(ups), -1), _zones_first(np.array(ages), -1)), _zones_first(
-        np.array(times), -2
-    )
+    states = ZoneStates(_in_memory(np.array(ups), -1, 0), _in_memory(np.array(ages), -1, 0))
+    return states, _in_memory(np.array(times), -2, 0)
 
 
 CLOCK_S: Final = 1200
@@ -503,11 +494,8 @@ class ForesightModel:
 
         Hazards are ``times`` [window, spot, up] those expected.
         """
-        look = _windows_last(look)
-        view, chance = (
-            self.features.view(look, None if times is None else _windows_last(times)),
-            look[:, :, 1].sum(-1).T,
-        )
+        look, times = _in_memory(look, 0, -1), None if times is None else _in_memory(times, 0, -1)
+        view, chance = self.features.view(look, times), look[:, :, 1].sum(axis=-1).T
         if ((chance > 0) & (chance < 1)).any():
             base, own, given = self.features.terms_given(view)
         else:
